@@ -278,7 +278,7 @@ def module_of(path: Path) -> str:
 
 
 def known_in(modules: Collection[str], name: str) -> str:
-    """The module that a name is, or is of; empty when it is none of ours."""
+    """The module that a name is, or is of; empty when it is not one of ours."""
     while name and name not in modules:
         name = name.rpartition(".")[0]
     return name

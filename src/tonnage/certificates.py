@@ -50,7 +50,7 @@ def ensure_identity(folder: Path, hosts: tuple[str, ...], now: datetime) -> Iden
     if now >= ca.not_valid_after_utc:
         raise TonnageError(
             f"the certificate authority {ca_cert_path} has expired on {ca.not_valid_after_utc:%Y-%m-%d}",
-            hint=f"move {folder} away and start again to make a new one; every kubeconfig has to be handed out anew",
+            hint=f"move {folder} away and start again to make a new one; every kubeconfig has to be handed out again",
         )
     if now < ca.not_valid_before_utc:
         raise TonnageError(

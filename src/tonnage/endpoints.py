@@ -48,7 +48,7 @@ def read_endpoints(folder: Path) -> dict[str, Endpoint]:
         return {}
     except (OSError, ValueError, AttributeError, KeyError, TypeError) as exc:
         raise TonnageError(
-            f"{path} does not tell where programs are served: {exc}", hint="`tonnage up` writes it anew at its start"
+            f"{path} does not say where programs are served: {exc}", hint="`tonnage up` writes it again when it starts"
         ) from exc
 
 

@@ -33,15 +33,15 @@ class Kind:
 
 
 KINDS: Final[dict[str, Kind]] = {
-    "out-of-space": Kind("driver", "volumes are refused as if no pool had room, whatever the figures say"),
-    "out-of-slots": Kind("driver", "no further volume can be attached or staged, whatever the limit says"),
+    "out-of-space": Kind("driver", "volumes are refused as if no pool had room"),
+    "out-of-slots": Kind("driver", "no further volume can be attached or staged"),
     "slots-taken": Kind("driver", "this many attach slots are taken by others", value="slots", is_whole=True),
     "slow": Kind("driver", "every call takes this much longer", value="seconds"),
-    "stale-figures": Kind("driver", "capacity is answered as it was when the fault began"),
+    "stale-figures": Kind("driver", "capacity is reported as it was when the fault began"),
     "dead": Kind("driver", "every call is answered with Unavailable"),
-    "node-stopped": Kind("node", "the node does nothing and no longer says that it lives"),
+    "node-stopped": Kind("node", "the node does nothing and stops sending heartbeats"),
     "node-slow": Kind("node", "the node waits this long before each step of a pod", value="seconds"),
-    "node-removed": Kind("node", "the node goes away, and its Node object with it"),
+    "node-removed": Kind("node", "the node and its Node object are removed"),
 }
 
 

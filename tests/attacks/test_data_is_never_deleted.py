@@ -93,7 +93,7 @@ def test_a_folder_that_was_never_a_drivers_is_refused(state: Path):
     state.chmod(0o700)
     (state / "photos" / "precious.jpg").write_text("precious")
     for _ in range(2):
-        with pytest.raises(StateFolderError, match=r"photos/precious\.jpg is none of this driver's"):
+        with pytest.raises(StateFolderError, match=r"photos/precious\.jpg was not made by this driver"):
             driver_at(state)
     assert sorted(path.name for path in state.iterdir()) == [".lock", "photos"]
 

@@ -120,7 +120,7 @@ def test_a_damaged_object_is_named_kept_out_and_can_be_deleted(tmp_path: Path):
     found = cluster.get(f"{MAPS}/b")
     assert (found.code, found.body["kind"]) == (500, "Status")
     assert f'"{key}" is damaged in {log_of(tmp_path)} (revision {revision} of "{key}"' in found.message
-    assert "delete it and make it anew, or restore a backup" in found.message
+    assert "delete it and create it again, or restore a backup" in found.message
     assert names_in(cluster) == {"a", "c"}
     assert cluster.get(f"{MAPS}?limit=1").code == 200
     assert cluster.put(f"{MAPS}/b", config_map("b")).code == 500

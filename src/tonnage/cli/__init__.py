@@ -123,4 +123,4 @@ def _see_help(exc: click.UsageError, program: str) -> str:
         command = exc.ctx.command_path
     else:  # click gives no context for a flag without its value
         command = " ".join([program, *[word for word in sys.argv[1:2] if word in COMMANDS]])
-    return f"'{command} --help' lists what there is"
+    return f"'{command} --help' shows the options"

@@ -61,7 +61,7 @@ def _mode(context: click.Context, parameter: click.Parameter, value: str) -> str
 @click.option(
     "--client-ca-file",
     type=FILE_PATH,
-    help="CAs of client certificates: CN is the user, O its groups. Default: DIR/pki/ca.crt.",
+    help="CAs of client certificates: CN is the user, O its groups.  [default: DIR/pki/ca.crt]",
 )
 @setting(
     "--anonymous-auth",
@@ -72,12 +72,16 @@ def _mode(context: click.Context, parameter: click.Parameter, value: str) -> str
     is_flag=False,
     flag_value="true",
 )
-@setting("--service-account-issuer", str, DEFAULT_ISSUER, "Issuer of ServiceAccount tokens.")
+@click.option(
+    "--service-account-issuer",
+    default=DEFAULT_ISSUER,
+    help="Issuer of ServiceAccount tokens.  [default: https:// and kubernetes.default.svc.cluster.local]",
+)
 @click.option(
     "--api-audiences",
     default="",
     metavar="A,B",
-    help="Audiences that a token must name one of. Default: the issuer.",
+    help="Audiences; a token must name one of them.  [default: the issuer]",
 )
 @setting(
     "--authorization-mode",
@@ -115,7 +119,7 @@ def apiserver(data_dir: Path, check: bool, backup: Path | None, **flags: Any) ->
     Writes DIR/kubeconfig (admin, mode 0600) and prints "ready https://…" once it serves. SIGTERM and Ctrl-C stop it
     cleanly; kill -9 loses nothing that was acknowledged.
 
-    To restore a backup: stop the server, move DIR/store away, make it anew (mkdir -m 700 DIR/store), copy FILE to
+    To restore a backup: stop the server, move DIR/store away, make it again (mkdir -m 700 DIR/store), copy FILE to
     DIR/store/log.sqlite3, and start.
     """
     from tonnage.apiserver.server import ServerSettings
@@ -123,7 +127,7 @@ def apiserver(data_dir: Path, check: bool, backup: Path | None, **flags: Any) ->
     from tonnage.store import back_up, check_folder
 
     if check and backup is not None:
-        raise click.UsageError("--check and --backup exclude each other: a backup is checked by itself")
+        raise click.UsageError("--check and --backup cannot be combined: a backup is checked anyway")
     if backup is not None:
         _tell(back_up(data_dir / "store", backup, stored_problem), "backup in")
         return
@@ -183,5 +187,5 @@ def _tell(report: Report, done: str) -> bool:
         echo("ok: nothing is damaged")
         return True
     echo(f"{report.problem_count} problems")
-    echo("hint: restore a backup, or go on without what is damaged: delete those objects and make them anew", err=True)
+    echo("hint: restore a backup, or delete the damaged objects and create them again", err=True)
     return False

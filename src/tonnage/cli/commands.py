@@ -6,6 +6,8 @@ compares them. Another test parses every example with its command.
 
 from __future__ import annotations
 
+import shutil
+import textwrap
 from importlib import import_module
 from typing import Final
 
@@ -18,7 +20,7 @@ GROUPS: Final[dict[str, dict[str, str]]] = {
     "Run a cluster": {
         "up": "Run a cluster: API server, controllers, scheduler, provisioner, nodes, and a CSI driver with pools on"
         " each.",
-        "status": "Tell what is wrong with a cluster now, worst first; or show the programs of a `tonnage up` cluster.",
+        "status": "Show what is wrong with a cluster now, worst first; or the programs of a `tonnage up` cluster.",
         "dashboard": "Serve a web page that shows a cluster's storage as it"
         " changes: pools, claims, which pods wait and why.",
         "top": "Show a cluster's storage in a terminal as it changes: pools, claims, which pods wait and why.",
@@ -194,9 +196,14 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
 
 
 def examples_of(command: str, program: str = "tonnage") -> str:
-    """The examples at the end of a help page, written for `program`; empty for a command without examples."""
-    lines = [each.replace("tonnage ", f"{program} ", 1) for each in EXAMPLES.get(command, ())]
-    return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)]) if lines else ""
+    """The examples at the end of a help page, written for `program`; empty for a command without examples. A line that
+    is wider than the terminal goes on in the next one, as a shell takes it."""
+    width = min(shutil.get_terminal_size().columns, 80) - 2  # as wide as click writes
+    fold = textwrap.TextWrapper(
+        width - len("   \\"), subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+    )
+    lines = [" \\\n".join(fold.wrap(each.replace("tonnage ", f"{program} ", 1))) for each in EXAMPLES.get(command, ())]
+    return "\b\nExamples:\n" + textwrap.indent("\n".join(lines), "  ") if lines else ""
 
 
 class HintedUsageError(click.UsageError):
@@ -220,7 +227,7 @@ class SuggestingGroup(click.Group):
         name = args[0]
         if self.get_command(ctx, name) is None and not ctx.resilient_parsing and not name.startswith("-"):
             near = closest(name, self.list_commands(ctx))
-            hint = f"did you mean '{near[0]}'?" if near else f"'{ctx.command_path} --help' lists what there is"
+            hint = f"did you mean '{near[0]}'?" if near else f"'{ctx.command_path} --help' lists the commands"
             raise HintedUsageError(f"no such command '{name}'", hint, ctx)
         return super().resolve_command(ctx, args)
 
@@ -249,7 +256,7 @@ class LazyCommands(SuggestingGroup):
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write_paragraph()
-        formatter.write_text(f"'{ctx.command_path} COMMAND --help' tells more about one, with examples.")
+        formatter.write_text(f"'{ctx.command_path} COMMAND --help' shows the options and examples of a command.")
 
 
 def with_examples(command: click.Command, name: str) -> click.Command:

@@ -68,7 +68,7 @@ def _driver_name(text: str) -> str:
     """Check a name by the rules of CSI's GetPluginInfo; kubelets use it in paths and labels. Raises ValueError."""
     if not _DRIVER_NAME.fullmatch(text):
         raise ValueError(
-            f'"{text}" is no name of a CSI driver: at most 63 letters, digits, dots and dashes, with a letter or '
+            f'"{text}" is not a name for a CSI driver: at most 63 letters, digits, dots and dashes, with a letter or '
             f'digit at both ends; write it like "{DRIVER_NAME}"'
         )
     return text
@@ -137,7 +137,9 @@ def csi_driver(endpoint: str, nodes: tuple[str, ...], node_endpoint: str | None,
     if twice is not None:
         raise click.UsageError(f'--node-id names "{twice}" twice')
     if node_endpoint is not None and PLACEHOLDER not in node_endpoint:
-        raise click.UsageError(f"--node-endpoint is one for all nodes; write {PLACEHOLDER} where the node's id goes")
+        raise click.UsageError(
+            f"--node-endpoint gives all nodes one address; write {PLACEHOLDER} where the node's id goes"
+        )
     with wrong_usage():
         pools = pools_by_node(flags["pools"], nodes)
         max_volumes = by_node("--max-volumes", flags["max_volumes"], nodes)
@@ -209,7 +211,7 @@ def csi_driver_quarantine(state_dir: Path, names: tuple[str, ...], everything: b
     is free again. To use such contents again, stop the driver, move them back and restore their record from a backup.
     """
     if names and everything:
-        raise click.UsageError("name what to move, or say --all, not both")
+        raise click.UsageError("give names, or --all, not both")
     if not state_dir.is_dir():
         raise TonnageError(f"there is no state folder {state_dir}", hint="name the --state-dir of the driver")
     folder = StateFolder(state_dir)
@@ -231,8 +233,8 @@ def _named(state_dir: Path, found: Sequence[UnknownContents], name: str) -> Unkn
         if name in (str(each.path), str(each.path.relative_to(state_dir))):
             return each
     raise TonnageError(
-        f"{name} is nothing that lies in a pool of {state_dir} without a record",
-        hint="the command without a name shows what there is",
+        f"{name} is not in a pool of {state_dir}, or has a record",
+        hint="without a name the command lists the contents that have no record",
     )
 
 
@@ -242,7 +244,7 @@ def _moved(folder: StateFolder, chosen: Sequence[UnknownContents]) -> list[tuple
     except OSError as exc:
         raise TonnageError(
             f"{exc.filename} cannot be moved to {folder.path / QUARANTINE}: {exc.strerror}",
-            hint="nothing is lost; what was not moved is where it was",
+            hint="nothing is lost: the rest is where it was",
         ) from exc
 
 

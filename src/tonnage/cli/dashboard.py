@@ -118,7 +118,7 @@ def _token(path: Path) -> str:
     token = read_given(path).decode(errors="replace").strip()
     if len(token) < 16 or not token.isascii() or not token.isprintable() or " " in token:
         raise TonnageError(
-            f"{path} holds no token: at least 16 printable characters in one line",
+            f"{path} has no token; a token is one line of at least 16 printable characters",
             hint="python3 -c 'import secrets; print(secrets.token_urlsafe())' makes one",  # our own words
         )
     return token
@@ -154,7 +154,7 @@ def _with_tls(settings: DashboardSettings, serving: Flags, stack: AsyncExitStack
     tls = stack.enter_context(tls_of(serving, lambda: b"", more_names=settings.allowed_hosts))
     if own:
         certificate, authority = tls.fingerprints()
-        say("note", f"the certificate is our own, SHA-256 {certificate}; its authority has SHA-256 {authority}")
+        say("note", f"serving a self-signed certificate, SHA-256 {certificate}; its CA has SHA-256 {authority}")
     return replace(settings, tls=tls)
 
 
@@ -169,14 +169,14 @@ def top(cluster: ClusterQuestion) -> None:
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise TonnageError(
-            "tonnage top needs a terminal, and this is none",
-            hint="for scripts there are tonnage explain --pending -o json, and the dashboard's JSON",
+            "tonnage top needs a terminal, and its output does not go to one",
+            hint="in scripts use `tonnage status -o json` or `tonnage explain --pending -o json`",
         )
     kind = os.environ.get("TERM", "")
     if kind in ("", "dumb", "unknown"):
         raise TonnageError(
             f"tonnage top cannot draw on this terminal: TERM is {kind or 'not set'}",
-            hint="set TERM to what the terminal is, such as xterm-256color; tonnage explain --pending needs none",
+            hint="set TERM to the terminal's type, such as xterm-256color, or use `tonnage status`",
         )
     # Logs would overwrite the screen; problems appear there as notices.
     logging.getLogger().addHandler(logging.NullHandler())

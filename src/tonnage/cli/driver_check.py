@@ -42,9 +42,9 @@ def _pairs(text: str) -> dict[str, str]:
     for pair in text.split(","):
         key, sign, said = pair.strip().partition("=")
         if not key or not sign:
-            raise ValueError(f'"{pair}" is no KEY=VALUE')
+            raise ValueError(f'"{pair}" is not KEY=VALUE')
         if key in found:
-            raise ValueError(f'"{key}" is said twice')
+            raise ValueError(f'"{key}" is given twice')
         found[key] = said
     return found
 
@@ -53,7 +53,7 @@ def _size(text: str) -> int:
     """A quantity of bytes above 0. Raises ValueError, InvalidQuantity."""
     found = Quantity.parse(text).value()
     if found <= 0:
-        raise ValueError(f'"{text}" is not more than 0')
+        raise ValueError(f'"{text}" must be more than 0')
     return found
 
 
@@ -73,7 +73,7 @@ PAIRS: Final = Parsed("KEY=VALUE,…", _pairs)
     *("--topology", "segments"),
     type=PAIRS,
     multiple=True,
-    help="A topology segment to ask about, once for each.  [default: those of the nodes]",
+    help="Topology segment to ask about; may be repeated.  [default: those of the nodes]",
 )
 @setting("--size", Parsed("size", _size), "1Gi", "Size of the volumes to create.", into="size_bytes")
 @click.option(
@@ -100,7 +100,7 @@ PAIRS: Final = Parsed("KEY=VALUE,…", _pairs)
     *("--measure", "measures"),
     is_flag=True,
     help="Measure how the driver picks pools and rounds sizes, and print the annotations to set. With --fill, larger"
-    " volumes are created where small ones do not tell.",
+    " volumes are created where small ones do not show it.",
 )
 @setting(
     *("--most-volumes", click.IntRange(1, 1000), 32),

@@ -75,7 +75,7 @@ def explain(
     Exit 0 when there is an answer, whatever it is; with --exit-code, 3 when something does not fit.
     """
     if (bool(pod_keys) + bool(workload_names) + pending) > 1:
-        raise click.UsageError(f"ask one thing at a time: {_WHAT}")
+        raise click.UsageError(f"give only one of {_WHAT}")
     if pod_keys:
         is_fit = _explain_pods(cluster, pod_keys, output)
     elif pending:
@@ -166,7 +166,7 @@ def _explain_workloads(cluster: ClusterQuestion, names: Sequence[str], output: s
     pods = [pod for answer in answers for pod in answer.pods]
     write_answer(output, lambda: [pod.document() for pod in pods], partial(print_workloads, answers, weights))
     if was_interrupted:
-        _end_early(f"{len(answers)} of {len(workloads)} workloads were looked at, the last not to its end")
+        _end_early(f"{len(answers)} of {len(workloads)} workloads were explained, the last one only in part")
     return all(pod.fits for pod in pods)
 
 
@@ -198,7 +198,8 @@ def _explain_pending(cluster: ClusterQuestion, output: str) -> bool:
     write_answer(output, answer.document, partial(print_pending, answer))
     if answer.is_partial:
         _end_early(
-            f"{len(answer.pods)} of {question.count} pending pods were decided on, and not all that may help tried"
+            f"{len(answer.pods)} of {question.count} pending pods were examined, and not every "
+            "change that may help was tried"
         )
     return all(pod.fits for pod in answer.pods)
 

@@ -52,7 +52,7 @@ class _Where:
     def faults(self) -> FaultFile:
         """Raises UsageError if two places are given, and TonnageError for a cluster that does not exist."""
         if self.data_dir is not None and self.file is not None:
-            raise click.UsageError("say where: either --data-dir DIR or --faults FILE")
+            raise click.UsageError("give --data-dir DIR or --faults FILE, not both")
         if self.file is not None:
             return FaultFile(self.file)
         folder = self.data_dir or default_folder()
@@ -90,11 +90,11 @@ def fault(ctx: click.Context, data_dir: Path | None, file: Path | None) -> None:
 
 @fault.command("set")
 @click.argument("kind", type=_Kind())
-@_nodes_option("Node on which it goes wrong; may be repeated.  [default: all nodes]")
+@_nodes_option("Node that has the fault; may be repeated.  [default: all nodes]")
 @click.option("--value", type=float, help="Amount, for the kinds that need one.")
 @click.pass_obj
 def set_fault(where: _Where, kind: str, nodes: tuple[str, ...], value: float | None) -> None:
-    """Make KIND go wrong from now on, until it is cleared."""
+    """Set the fault KIND; it stays until it is cleared."""
     unit = kind_of(kind).value
     if unit and value is None:
         raise click.UsageError(f'the fault "{kind}" needs --value, a number of {unit}')
@@ -111,10 +111,10 @@ def set_fault(where: _Where, kind: str, nodes: tuple[str, ...], value: float | N
 
 @fault.command()
 @click.argument("kind", type=_Kind(), required=False)
-@_nodes_option("End only the faults of this node; may be repeated.")
+@_nodes_option("Clear only faults of this node; may be repeated.")
 @click.pass_obj
 def clear(where: _Where, kind: str | None, nodes: tuple[str, ...]) -> None:
-    """End the faults of KIND, or all of them."""
+    """Clear the fault KIND, or all faults."""
     held = {each.node for each in where.faults().all()}
     for node in nodes:
         if node not in held:  # a deleted node may still have a fault
@@ -123,19 +123,19 @@ def clear(where: _Where, kind: str | None, nodes: tuple[str, ...]) -> None:
     for each in ended:
         echo(f"fault {_told(each)} cleared", err=True)
     if not ended:
-        echo("there was none to clear", err=True)
+        echo("no such fault is set", err=True)
 
 
 @fault.command("list")
 @output_option("table", "json")
 @click.pass_obj
 def list_faults(where: _Where, output: str) -> None:
-    """Show what is going wrong."""
+    """List the faults that are set."""
     held = where.faults().all()
     if output == "json":
         echo(printable_json(json.dumps([asdict(each) for each in held], indent=1)))
     else:
-        echo("\n".join(columns(("KIND", "NODE", "VALUE", "MEANING"), _rows(held))))
+        echo("\n".join(columns(("KIND", "NODE", "VALUE", "MEANING"), _rows(held))) if held else "no faults are set")
 
 
 def _told(each: Fault) -> str:

@@ -37,7 +37,7 @@ def _capacity(text: str) -> dict[str, str]:
     for part in filter(str.strip, text.split(",")):
         resource, equals, amount = (word.strip() for word in part.partition("="))
         if not equals or not resource:
-            raise ValueError(f'"{part}" names no amount; write it like cpu=8,memory=32Gi,pods=110')
+            raise ValueError(f'"{part}" has no amount; write it like cpu=8,memory=32Gi,pods=110')
         Quantity.parse(amount, field=resource)
         found[resource] = amount
     return found
@@ -47,7 +47,7 @@ def _address(text: str) -> tuple[str, int]:
     """`127.0.0.1:10250`, `:10250` or only a port; port 0 serves nothing. Raises ValueError."""
     host, _, port = text.rpartition(":")
     if not port.isdecimal() or int(port) > 65535:
-        raise ValueError(f'"{text}" is no address; write it like 127.0.0.1:10250')
+        raise ValueError(f'"{text}" is not an address; write it like 127.0.0.1:10250')
     return host.strip("[]") or "127.0.0.1", int(port)
 
 

@@ -53,7 +53,7 @@ def _duration(text: str) -> float:
     if seconds is None:
         raise ValueError(f'"{text}" is not a duration; write it like "50s", "1m30s" or "500ms"')
     if seconds < 0:
-        raise ValueError(f'"{text}" is less than nothing')
+        raise ValueError(f'"{text}" is negative')
     return seconds
 
 
@@ -63,7 +63,7 @@ def _bytes(text: str) -> int:
     except InvalidQuantity:
         raise ValueError(f'"{text}" is not an amount of bytes; write it like "500Mi" or "1Gi"') from None
     if found <= 0:
-        raise ValueError(f'"{text}" is not more than nothing')
+        raise ValueError(f'"{text}" must be more than 0')
     return found
 
 

@@ -37,7 +37,9 @@ _SOURCES = (*(each.name for each in OF_DRIVERS), "nodes", "command")
 @click.option(
     "--source",
     type=click.Choice(_SOURCES),
-    help="Where to read the pools from; not needed when --driver names a driver with a source of its own.",
+    metavar="SOURCE",
+    help=f"Where to read the pools from: {', '.join(_SOURCES)}; not needed when --driver names a driver that has a "
+    "source.",
 )
 @click.option(
     *("--driver", "drivers"),
@@ -136,7 +138,7 @@ def told_by(flags: Flags) -> tuple[PoolSource, PoolsSettings, Command | None]:
     source = _source_of(flags)
     drivers = flags["drivers"] or source.drivers
     if not drivers:
-        raise click.UsageError(f"--source {source.name} is for any driver: say which by --driver")
+        raise click.UsageError(f"--source {source.name} works with any driver: name yours with --driver")
     try:
         keep_free = KeepFree.parse(flags["keep_free"])
     except InvalidKeepFree as exc:
@@ -182,7 +184,9 @@ def _source_of(flags: Flags) -> PoolSource:
         found = {each.name: each for driver in drivers if (each := source_of(driver)) is not None}
         if len(found) != 1:
             known = ", ".join(driver for each in OF_DRIVERS for driver in each.drivers)
-            raise click.UsageError(f"say where the pools are told by --source, or name a --driver of these: {known}")
+            raise click.UsageError(
+                f"name the place of the pools with --source, or one of these drivers with --driver: {known}"
+            )
         (name,) = found
     for flag, owner in (("annotation", "nodes"), ("label", "nodes"), ("command", "command")):
         if flags[flag] and name != owner:
@@ -223,7 +227,11 @@ async def _run(flags: Flags, source: PoolSource, settings: PoolsSettings, comman
         )
         if removes:
             removed = await program.remove()
-            echo(f"{removed} capacity objects had pools from here: they have none now, or are deleted", err=True)
+            echo(
+                f"{removed} capacity objects had pools from this command: the pools were removed, or the "
+                "objects deleted",
+                err=True,
+            )
             return
         await running.serve(endpoint, is_ready=lambda: program.is_synced)
 

@@ -113,7 +113,7 @@ def drain_preview(
     )
     preview, is_interrupted = Preview(scene, names, is_one_by_one=one_by_one), False
     try:
-        with progress("rehearsing the drain") as step:
+        with progress("simulating the drain") as step:
             preview.run(step)
     except KeyboardInterrupt:
         is_interrupted = True
@@ -145,7 +145,7 @@ def drain_preview(
     "--nodes-needed",
     "wants_nodes",
     is_flag=True,
-    help="Tell how many nodes like --node-template hold all the workload's replicas.",
+    help="Count how many nodes like --node-template hold all the workload's replicas.",
 )
 @exit_code_option("Exit 3 when not all replicas of the workload fit; for a pod or 0 replicas, when not one more fits.")
 @output_option("table", "json", "html")
@@ -170,9 +170,9 @@ def fit(
     from tonnage.whatif.simulate.played_cluster import PlayedCluster
 
     if (workload is None) == (template_file is None):
-        raise click.UsageError("give --workload KIND/NS/NAME or --template FILE, one of the two")
+        raise click.UsageError("give either --workload KIND/NS/NAME or --template FILE")
     if wants_nodes != (node_file is not None):
-        raise click.UsageError("--nodes-needed goes with --node-template FILE")
+        raise click.UsageError("--nodes-needed needs --node-template FILE")
     configuration = cluster.configuration
     state = cluster.state(user_agent="tonnage-fit", with_workloads=True)
     _say_who_waits(state)
@@ -265,8 +265,7 @@ def replay(
     "stuck_after_s",
     type=DURATION,
     default=STUCK_AFTER_S,
-    show_default="2m",
-    help="How long after the decision a claim without a volume counts as refused.",
+    help="How long after the decision a claim without a volume counts as refused.  [default: 2m]",
 )
 @feature_gates
 @output_option("table", "json")

@@ -293,5 +293,5 @@ def endpoint_of(http_endpoint: str, metrics_address: str = "") -> tuple[str, int
         return None
     host, _, port = told.rpartition(":")
     if not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise click.UsageError(f'"{told}" is no address to listen on; write it like ":8080" or "127.0.0.1:8080"')
+        raise click.UsageError(f'"{told}" is not an address to listen on; write it like ":8080" or "127.0.0.1:8080"')
     return host.strip("[]") or "0.0.0.0", int(port)

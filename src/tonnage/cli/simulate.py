@@ -70,7 +70,7 @@ def simulate(
 
     if recording_file is not None:
         if scenario_file is not None or cluster.files or cluster.kubeconfig_file is not None:
-            raise click.UsageError("--recording brings its cluster along; leave out --scenario, -f and --kubeconfig")
+            raise click.UsageError("a recording contains its cluster; leave out --scenario, -f and --kubeconfig")
         _repeat(cluster, recording_file, compared, output)
         return
     if scenario_file is None:
@@ -154,7 +154,7 @@ def _configuration(cluster: ClusterQuestion, given: str, config: str) -> Configu
     path = Path(config)
     if "=" not in given or (not path.exists() and not path.suffix and "/" not in config):
         raise click.UsageError(
-            f'--compare "{given}": there is no file "{config}", and no preset; presets are {", ".join(PRESETS)}'
+            f'--compare "{given}": "{config}" is neither a file nor a preset; presets are {", ".join(PRESETS)}'
         )
     found = load_configuration(path, cluster.gates, cluster.foreign)
     say_all("note", found.notes)

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 @click.option("--data-dir", type=FOLDER_PATH, help="Folder of a `tonnage up` cluster whose programs are shown.")
 @output_option("table", "json")
 def status(cluster: ClusterQuestion, data_dir: Path | None, output: str) -> None:
-    """Tell what is wrong with a cluster now, worst first; or show the programs of a `tonnage up` cluster.
+    """Show what is wrong with a cluster now, worst first; or the programs of a `tonnage up` cluster.
 
     Each trouble has its age, what it means, and the next command. Above them one line: nodes, how full each class is
     and its largest free pool, pods that wait, volumes on their way. It reads once, with the rights of the kubeconfig's
-    user, and writes nothing. What may not be read is named, and the rest is told.
+    user, and writes nothing. It names what this user may not read, and shows the rest.
 
     Exit 0 when nothing is wrong, 4 when there are warnings, 5 when something does not run or data is out of reach; 1
-    when it could not ask, 2 when it was asked wrongly.
+    when the cluster could not be read, 2 for wrong usage.
 
     With --data-dir, show a running `tonnage up` cluster instead: its programs, nodes, pools and faults. Programs are
     shown with the address of their health, metrics and debug pages (also in DIR/endpoints.json), pools with their free
@@ -43,7 +43,7 @@ def status(cluster: ClusterQuestion, data_dir: Path | None, output: str) -> None
     JSON. Fails when no cluster runs in the folder, else exits 0.
     """
     if data_dir is not None and (cluster.kubeconfig_file is not None or cluster.context):
-        raise click.UsageError("give --data-dir, or --kubeconfig and --context: they name a cluster each")
+        raise click.UsageError("give either --data-dir, or --kubeconfig and --context")
     folder = data_dir or _folder_meant(cluster)
     if folder is not None:
         _show_programs(folder, output)
@@ -146,7 +146,7 @@ def _program_lines(found: ClusterStatus) -> Iterator[str]:
         yield f"dashboard {_shown(found.dashboard)}"
     yield ""
     if not found.faults:
-        yield "nothing is made to go wrong"
+        yield "no faults are set"
         return
     yield from columns(
         ("FAULT", "NODE", "VALUE"),

@@ -196,7 +196,7 @@ class Informer(Cache[T]):
         if self.out_of_step_since_s is None:
             self.out_of_step_since_s = self._client.clock.monotonic()
         if isinstance(failure, Expired | Gone):
-            _log.info("The state is fetched anew", resource=self.name, reason=failure.message)
+            _log.info("The state is fetched again", resource=self.name, reason=failure.message)
         else:
             _log.warning("Cannot follow", resource=self.name, error=failure.message)
         if self._is_optional and isinstance(failure, Forbidden | NotFound):
@@ -365,7 +365,7 @@ class Informer(Cache[T]):
 
     def _skip(self, failure: Unreadable) -> None:
         # One object that cannot be decoded must not hide all the others.
-        _log.error("An object cannot be read and is passed over", resource=self.name, error=failure.message)
+        _log.error("An object cannot be read and is ignored", resource=self.name, error=failure.message)
 
 
 async def _next(lines: AsyncIterator[list[bytes]]) -> list[bytes] | None:

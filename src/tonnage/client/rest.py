@@ -150,7 +150,7 @@ def _page(kind: str, body: bytes, resource: Resource | None = None) -> tuple[lis
     found_kind = page.get("kind") or kind
     is_other = found_kind != kind and not (resource is not None and resource.is_list_kind(found_kind))
     if is_other or not isinstance(items, list) or not isinstance(metadata, dict):
-        raise Unreadable(kind, "", "", f"the answer is no {kind}", value=found_kind)
+        raise Unreadable(kind, "", "", f"the answer is not a {kind}", value=found_kind)
     version, token = metadata.get("resourceVersion") or "", metadata.get("continue") or ""
     if not isinstance(version, str) or not isinstance(token, str):
         raise Unreadable(kind, "", "metadata", "resourceVersion and continue are strings")

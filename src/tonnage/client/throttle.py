@@ -33,7 +33,7 @@ class TokenBucket:
 
     def __init__(self, qps: float, burst: int, *, clock: Clock) -> None:
         if qps <= 0 or burst < 1:
-            raise ValueError(f"a limit of {qps:g} requests a second with a burst of {burst} lets nothing through")
+            raise ValueError(f"a limit of {qps:g} requests a second with a burst of {burst} allows no requests")
         self._qps = qps
         self._burst = burst
         self._clock = clock

@@ -217,7 +217,7 @@ class GarbageCollector(QueueController):
             reference.api_version, reference.kind
         )
         if resource is None:
-            _log.debug("An owner of a kind we do not know is left to others", item=item.key, owner=reference.kind)
+            _log.debug("An owner of an unknown kind is left to others", item=item.key, owner=reference.kind)
             return None
         if resource.namespaced and not item.namespace:
             _log.info("A cluster-scoped object names a namespaced owner", item=item.key, owner=reference.name)

@@ -35,13 +35,13 @@ def socket_path(address: str) -> Path | None:
         text = address
     elif "://" in address and not address.startswith(_SCHEMES):
         raise InvalidAddress(
-            f'"{address}" is no address of a CSI driver: it speaks gRPC', hint="write it like unix:///run/csi.sock"
+            f'"{address}" is not an address of a CSI driver: it speaks gRPC', hint="write it like unix:///run/csi.sock"
         )
     elif ":" in address:
         return None
     else:
         raise InvalidAddress(
-            f'"{address}" is no address of a CSI driver', hint="write it like unix:///run/csi.sock or /run/csi.sock"
+            f'"{address}" is not an address of a CSI driver', hint="write it like unix:///run/csi.sock or /run/csi.sock"
         )
     if not text or text.endswith("/"):
         raise InvalidAddress(f'"{address}" names no socket', hint="write it like unix:///run/csi.sock")

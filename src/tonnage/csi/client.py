@@ -195,7 +195,7 @@ class CsiClient:
             code, told = exc.code(), exc.details() or ""
             if not is_in_doubt(code) and _NOT_THE_DRIVERS.match(told):
                 code = Code.DATA_LOSS
-            hint = f"is a CSI driver listening on {self.address}?" if code is Code.UNAVAILABLE else None
+            hint = f"does a CSI driver listen on {self.address}?" if code is Code.UNAVAILABLE else None
             raise CsiError(path, code, told, address=self.address, hint=hint) from exc
         except asyncio.CancelledError as exc:
             code = Code.CANCELLED

@@ -53,7 +53,7 @@ def parse_node_count(text: str) -> PerNode[int]:
     """Read `[NODE=]N`; 0 is no limit."""
     node, number = _split(text)
     if not number.isascii() or not number.isdecimal():
-        raise ValueError(f'"{number}" is no number of volumes; write it like "8" or "node-2=2", 0 is no limit')
+        raise ValueError(f'"{number}" is not a number of volumes; write it like "8" or "node-2=2", 0 is no limit')
     return PerNode(node, int(number), text)
 
 
@@ -64,13 +64,13 @@ def parse_pools(text: str) -> tuple[int, ...]:
         times = _TIMES.fullmatch(entry.strip())
         count, size = (int(times[1]), times[2]) if times else (1, entry.strip())
         if not size:
-            raise ValueError(f'"{text}" is no list of pools; write it like "3x100Gi" or "100Gi,50Gi"')
+            raise ValueError(f'"{text}" is not a list of pools; write it like "3x100Gi" or "100Gi,50Gi"')
         try:
             size_bytes = Quantity.parse(size).value()
         except InvalidQuantity as exc:
             raise ValueError(exc.message) from exc
         if size_bytes <= 0:
-            raise ValueError(f'a pool of "{size}" holds nothing; a pool has at least one byte')
+            raise ValueError(f'a pool of "{size}" is empty; a pool has at least one byte')
         if count < 1 or len(sizes) + count > MAX_POOLS:
             raise ValueError(f'"{text}" is {len(sizes) + count} pools; a node has between 1 and {MAX_POOLS}')
         sizes += [size_bytes] * count
@@ -98,7 +98,7 @@ def pools_by_node(said: Iterable[PerNode[tuple[int, ...]]], nodes: Sequence[str]
     pools = by_node("--pools", said, nodes)
     bare = next((node for node in nodes if node not in pools), None)
     if bare is not None:
-        raise ValueError(f'nothing is said about the pools of node "{bare}"; say it like --pools 3x100Gi')
+        raise ValueError(f'node "{bare}" has no pools; give them, such as --pools 3x100Gi')
     return pools
 
 

@@ -121,11 +121,11 @@ async def _too_large(talk: Conversation, results: Results) -> None:
 
 async def _largest(talk: Conversation, results: Results) -> None:
     if not talk.settings.fills:
-        results.tell("capacity-is-true", skipped("it takes a whole pool: say --fill to try it"))
+        results.tell("capacity-is-true", skipped("it takes a whole pool: add --fill to try it"))
         return
     largest = (await talk.figures(talk.home)).largest_bytes if talk.can.get_capacity else 0
     if not largest:
-        results.tell("capacity-is-true", skipped("no room is said to be free"))
+        results.tell("capacity-is-true", skipped("no free space is reported"))
         return
     answer = await talk.create(largest, talk.home)
     results.tell("capacity-is-true", contracts.is_true(largest, answer if isinstance(answer, CallRefused) else largest))
@@ -188,7 +188,7 @@ async def _enforced(talk: Conversation, results: Results, node: CheckedNode) -> 
         return
     if limit + 1 - before > talk.settings.most_volumes:
         results.tell(
-            "limit-enforced", skipped(f"it takes {limit + 1 - before} volumes: say --most-volumes to allow as many")
+            "limit-enforced", skipped(f"it takes {limit + 1 - before} volumes: raise --most-volumes to allow as many")
         )
         return
     results.tell("limit-enforced", await _until_refused(talk, node, limit, before))
@@ -200,7 +200,7 @@ async def _until_refused(talk: Conversation, node: CheckedNode, limit: int, befo
     for _ in range(limit + 1 - before):
         made = await talk.create(talk.settings.size_bytes, talk.home)
         if not isinstance(made, CheckedVolume):
-            return skipped(f"there is no room for {limit + 1 - before} volumes ({made}): say a smaller --size")
+            return skipped(f"there is no room for {limit + 1 - before} volumes ({made}): give a smaller --size")
         answers.append(await talk.use(made.volume_id, node))
         if answers[-1] is not None:
             break
@@ -225,7 +225,7 @@ async def check_rebuilding(talk: Conversation, results: Results) -> None:
     other = next((each for each in talk.nodes if each is not home and not made.reaches(each.info.topology)), None)
     if other is None:
         results.skip(
-            _OF_REBUILDING, "no node is known that the volume cannot be reached from: say --node-address of two nodes"
+            _OF_REBUILDING, "no node is known that the volume cannot be reached from: give --node-address for two nodes"
         )
     else:
         await _elsewhere(talk, results, made, home, other)
@@ -280,7 +280,7 @@ async def _write(talk: Conversation, made: CheckedVolume, home: CheckedNode) -> 
         try:
             (shown / _FILE).write_bytes(contents)
         except OSError as exc:
-            why = f"it is no folder that this program can write to: {exc.strerror}"
+            why = f"this program cannot write to that folder: {exc.strerror}"
     for undo in (talk.hide, talk.let_go):
         refused = await undo(made.volume_id, home)
         if refused is not None:
@@ -307,7 +307,7 @@ async def _without_room(talk: Conversation, results: Results, other: CheckedNode
         results.tell(name, skipped("the driver did not rebuild a volume"))
         return
     if not talk.settings.fills or not talk.can.get_capacity:
-        why = "it fills a node: say --fill to try it" if talk.can.get_capacity else "no figures are known"
+        why = "it fills a node: add --fill to try it" if talk.can.get_capacity else "no figures are known"
         results.tell(name, skipped(why))
         return
     made = await talk.create(talk.settings.size_bytes, talk.home)

@@ -94,7 +94,7 @@ def answers(found: Sequence[tuple[str, Capacity | CallRefused]]) -> CheckVerdict
         figures = [each.available, *each.pools, *([] if each.maximum is None else [each.maximum])]
         if min(figures) < 0:
             return failed(f"GetCapacity for {where} has a figure below 0: {amounts(figures)}")
-    return passed(f"{len(found)} segment(s)") if found else skipped("no segment is known: say --topology")
+    return passed(f"{len(found)} segment(s)") if found else skipped("no segment is known: give --topology")
 
 
 def lists_pools(found: Capacity) -> CheckVerdict:
@@ -116,7 +116,7 @@ def sums_up(found: Capacity) -> CheckVerdict:
 
 def maximum_fits(found: Capacity) -> CheckVerdict:
     if found.maximum is None:
-        return skipped("maximum_volume_size is not said")
+        return skipped("maximum_volume_size is not reported")
     most, what = (max(found.pools), "the largest pool") if found.pools else (found.available, "available_capacity")
     if found.maximum <= most:
         return PASSED
@@ -207,7 +207,7 @@ def same_again(first: CheckedVolume, second: CheckedVolume | CallRefused) -> Che
 
 def incompatible(answer: CheckedVolume | CallRefused, asked_bytes: int) -> CheckVerdict:
     if isinstance(answer, CheckedVolume):
-        return failed(f"a volume of the name and another size was given for {amount(asked_bytes)}")
+        return failed(f"a volume of that name but another size was returned for {amount(asked_bytes)}")
     if answer.code is Code.ALREADY_EXISTS:
         return PASSED
     if answer.code in NO_ROOM:
@@ -227,7 +227,7 @@ def in_its_place(found: CheckedVolume, asked: Segments, *, has_topology: bool) -
     if not has_topology:
         return skipped("the driver does not claim VOLUME_ACCESSIBILITY_CONSTRAINTS")
     if not asked:
-        return skipped("no segment is known: say --topology")
+        return skipped("no segment is known: give --topology")
     if not found.topology:
         return failed("accessible_topology is empty, so that the volume seems to be reachable from everywhere")
     if found.reaches(asked):
@@ -322,7 +322,7 @@ def moves(answer: CallRefused | None, *, is_out_of_use: bool) -> CheckVerdict:
         return PASSED
     if is_out_of_use:
         return failed(f"its node is out of use, and publishing it elsewhere was refused: {answer}")
-    told = "if the driver rebuilds volumes of nodes out of use, cordon one and say --cordoned-node"
+    told = "if the driver rebuilds volumes of nodes out of use, cordon one and give --cordoned-node"
     return skipped(f"it was not moved ({answer}); {told}")
 
 
@@ -335,7 +335,7 @@ def is_there(found: CheckedVolume | CallRefused | None, node: Segments) -> Check
     if not node:
         return skipped("the new node has no topology")
     if not found.topology:
-        return skipped("the driver tells no accessible_topology of its volumes")
+        return skipped("the driver reports no accessible_topology for its volumes")
     if found.reaches(node):
         return PASSED
     return failed(f"published on {segments_told(node)}, it is said to be reachable from {topology_told(found)}")

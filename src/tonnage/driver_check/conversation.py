@@ -148,7 +148,7 @@ class Conversation:
     def cannot_use(self) -> str:
         """Why volumes cannot be used on a node; empty if they can."""
         if not self.nodes:
-            return "no Node service is known: say --node-address"
+            return "no Node service is known: give --node-address"
         if self.attaches:
             return ""
         if not all(node.can.stage_unstage_volume for node in self.nodes):

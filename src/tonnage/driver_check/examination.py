@@ -77,7 +77,7 @@ async def _identity(driver: CsiClient, results: Results) -> None:
     results.driver, results.version = info.name, info.vendor_version
     problem = ""
     if not _NAME.fullmatch(info.name):
-        problem = f'the name "{info.name}" is none that Kubernetes takes'
+        problem = f'Kubernetes does not accept the name "{info.name}"'
     elif not info.vendor_version:
         problem = "GetPluginInfo has no vendor_version"
     else:

@@ -56,10 +56,10 @@ def read_secrets(text: str, *, source: str) -> dict[str, dict[str, str]]:
         found: list[Any] = [each.value for each in yaml_text.documents(text)]
     except TonnageError:
         # `from None`: the cause may show the line, and so a value.
-        raise UnreadableSecrets(f"{source} is no YAML", hint="write CreateVolumeSecret: {key: value}") from None
+        raise UnreadableSecrets(f"{source} is not YAML", hint="write CreateVolumeSecret: {key: value}") from None
     maps = [each for each in found if each is not None]
     if len(maps) != 1 or not isinstance(maps[0], dict):
-        raise UnreadableSecrets(f"{source} holds no map", hint="write CreateVolumeSecret: {key: value}")
+        raise UnreadableSecrets(f"{source} is not a map", hint="write CreateVolumeSecret: {key: value}")
     (values,) = maps
     names_calls = any(str(name).removesuffix(_SUFFIX) in CALLS_WITH_SECRETS for name in values)
     if not names_calls and all(isinstance(each, str) for each in values.values()):
@@ -69,8 +69,10 @@ def read_secrets(text: str, *, source: str) -> dict[str, dict[str, str]]:
         call = str(name).removesuffix(_SUFFIX)
         if call not in CALLS_WITH_SECRETS:
             known = ", ".join(f"{each}{_SUFFIX}" for each in CALLS_WITH_SECRETS)
-            raise UnreadableSecrets(f'{source}: "{name}" is no call with secrets', hint=f"there are {known}")
+            raise UnreadableSecrets(f'{source}: "{name}" is not a call with secrets', hint=f"there are {known}")
         if not isinstance(each, dict) or not all(isinstance(value, str) for value in each.values()):
-            raise UnreadableSecrets(f"{source}: {name} is no map of text to text", hint=f"write {name}: {{key: value}}")
+            raise UnreadableSecrets(
+                f"{source}: {name} is not a map of text to text", hint=f"write {name}: {{key: value}}"
+            )
         secrets[call] = dict(each)
     return secrets

@@ -122,7 +122,7 @@ class Drivers(NodePart):
             self._complained.discard(address)
         except (TonnageError, TimeoutError, OSError) as exc:
             if address not in self._complained:
-                _log.warning("A driver does not say who it is", address=address, error=str(exc))
+                _log.warning("A driver does not report its name", address=address, error=str(exc))
                 self._complained.add(address)
 
     async def _ask(self, address: str, socket: tuple[int, ...]) -> None:

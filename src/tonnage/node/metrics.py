@@ -41,7 +41,7 @@ class NodeMetrics:
         self._rejections = counter("kubelet_admission_rejections", rejected, "reason")
         self._mismatched = Gauge(
             "tonnage_attach_limit_mismatch_nodes",
-            "Nodes whose CSINode does not say the attach limit that the driver told last, because writing it failed.",
+            "Nodes whose CSINode does not have the attach limit that the driver reported last: writing it failed.",
             ("driver_name",),
             registry=registry,
         )

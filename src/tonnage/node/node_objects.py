@@ -113,7 +113,7 @@ def require_storable(node_id: str, topology: Mapping[str, str]) -> None:
         raise ValueError(f"the driver's node id has {len(node_id.encode())} bytes; it must have 1 to {_NODE_ID_BYTES}")
     for key, value in topology.items():
         if wrong := label_key(key) or label_value(value):
-            raise ValueError(f'the driver\'s topology segment "{key}": "{value}" is no label: {wrong[0]}')
+            raise ValueError(f'the driver\'s topology segment "{key}": "{value}" is not a label: {wrong[0]}')
 
 
 def topology_patch(node: Node, topology: Mapping[str, str], node_ids: Mapping[str, str]) -> Doc | None:

@@ -172,7 +172,7 @@ class Bootstrap:
         present = [node.name for node in (await self.client.list(Node)).items]
         for name in self.settings.former_nodes(self.resolved, present):
             _log.warning(
-                "Nobody plays this node any more; its pods and volumes go elsewhere once it is deleted", node=name
+                "No program runs this node any more; its pods and volumes go elsewhere once it is deleted", node=name
             )
 
     async def _until_ready(self, names: Sequence[str]) -> None:

@@ -131,7 +131,7 @@ class Plane:
             ensure_token(self.settings.dashboard_token)
         self.settings.save(self._asked)
         for fault in FaultFile(self.settings.faults).all():
-            _log.warning("Goes wrong on request, as before", fault=fault.kind, node=fault.node or "every node")
+            _log.warning("A fault is still set", fault=fault.kind, node=fault.node or "every node")
         own_folder(self._sockets)
         self._sockets.chmod(0o700)
         self._progress("loading")
@@ -208,7 +208,7 @@ class Plane:
         try:
             lock = open_lock(own_folder(folder) / "lock")
         except OSError as exc:
-            raise TonnageError(f"nothing can be kept in {folder}: {exc.strerror}") from exc
+            raise TonnageError(f"cannot write to {folder}: {exc.strerror}") from exc
         give_up_at = self._clock.monotonic() + _LEFT_OVER_S
         while not _is_locked(lock):
             holder = _pid_in(lock)

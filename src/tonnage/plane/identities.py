@@ -148,9 +148,9 @@ class Identities:
             except TonnageError as exc:
                 if exc.message != complaint:  # a server that is away would be logged every minute
                     complaint = exc.message
-                    _log.warning("The programs' tokens cannot be renewed now", error=complaint)
+                    _log.warning("The tokens of programs cannot be renewed now", error=complaint)
             except Exception:
-                _log.exception("The programs' tokens cannot be renewed now")
+                _log.exception("The tokens of programs cannot be renewed now")
 
     async def look(self) -> None:
         """Renew the tokens that are due, and recreate deleted accounts. Raises TonnageError."""

@@ -190,7 +190,7 @@ class PlaneSettings:
                 raise ValueError("it is no map")
         except (OSError, ValueError) as exc:
             raise TonnageError(
-                f"{path} cannot be read: {exc}", hint="say --nodes, --pools and --max-volumes, and remove the file"
+                f"{path} cannot be read: {exc}", hint="remove the file, and give --nodes, --pools and --max-volumes"
             ) from exc
         return kept
 

@@ -283,7 +283,7 @@ class Supervisor:
                 _log.info("Does not answer", program=child.name, pid=pid, url=f"{url}/livez", times=failures)
             if failures >= probes.failures and (child.starts, child.pid) == (life, pid):
                 _log.warning(
-                    "Does not answer its health page any more, and is started anew",
+                    "Does not answer its health page any more, and is restarted",
                     program=child.name,
                     pid=pid,
                     url=f"{url}/livez",
@@ -298,7 +298,7 @@ class Supervisor:
         try:
             await within(self._clock, _STOP_GRACE_S, child.has_ended.wait())
         except TimeoutError:
-            _log.warning("Does not end and is killed", program=child.name, pid=child.pid)
+            _log.warning("Does not stop and is killed", program=child.name, pid=child.pid)
             self._send({"signal": child.name, "number": int(signal.SIGKILL)})
 
     def _ended(self, child: Child, code: int) -> None:
@@ -316,7 +316,7 @@ class Supervisor:
 
     async def _restart(self, child: Child, code: int) -> None:
         pause_s = child.backoff.next_s()
-        _log.warning("Ended, and is started again", program=child.name, code=code, pause_s=round(pause_s, 2))
+        _log.warning("Stopped, and is started again", program=child.name, code=code, pause_s=round(pause_s, 2))
         await self._clock.sleep(pause_s)
         if child.is_wanted:
             self._ask_for(child)

@@ -19,7 +19,7 @@ large cluster writes all the time."""
 
 class InvalidKeepFree(TonnageError):
     def __init__(self, text: str) -> None:
-        super().__init__(f'"{text}" is no part of a pool; write an amount like "1Gi", or a share like "2%"')
+        super().__init__(f'"{text}" is not a part of a pool; write an amount like "1Gi", or a share like "2%"')
 
 
 @dataclass(frozen=True)

@@ -148,9 +148,9 @@ class ToldOnce:
         for problem in news[:MOST_TOLD]:
             _log.warning(problem, object=thing)
         if len(news) > MOST_TOLD:
-            _log.warning("More of the same", object=thing, problems=len(news) - MOST_TOLD)
+            _log.warning("Further problems of the same kind", object=thing, problems=len(news) - MOST_TOLD)
         if before and not now:
-            _log.info("It is all right again", object=thing)
+            _log.info("All problems are gone", object=thing)
         if now:
             self._known[thing] = now
         else:

@@ -103,17 +103,17 @@ def show_capacity(registry: CollectorRegistry, counts: Callable[[], Counts], age
     gauges: tuple[tuple[str, str, Callable[[], float]], ...] = (
         (
             "csistoragecapacities_desired_goal",
-            "CSIStorageCapacity objects that shall exist.",
+            "CSIStorageCapacity objects that should exist.",
             lambda: counts().goal,
         ),
         (
             "csistoragecapacities_desired_current",
-            "CSIStorageCapacity objects that shall exist and do.",
+            "CSIStorageCapacity objects that should exist and do.",
             lambda: counts().current,
         ),
         (
             "csistoragecapacities_obsolete",
-            "CSIStorageCapacity objects that exist and will be deleted, because nobody asks for them.",
+            "CSIStorageCapacity objects that exist and will be deleted, because no class or topology needs them.",
             lambda: counts().obsolete,
         ),
         (

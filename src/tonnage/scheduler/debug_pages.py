@@ -35,7 +35,7 @@ _BY_MODE: Final = {
         "their volumes take long to be made, or their capacity object is not refreshed."
     ),
     "tonnage_reservation_timeout_seconds": (
-        "The reservationTimeoutSeconds of the most patient profile: how long a reservation lasts after its "
+        "The longest reservationTimeoutSeconds of all profiles: how long a reservation lasts after its "
         "volume was made, if the capacity object does not show it."
     ),
 }
@@ -59,7 +59,7 @@ _UNREACHABLE: Final = {
 _BY_CLASS: Final = {
     "tonnage_capacity_objects": "CSIStorageCapacity objects that the scheduler knows of.",
     "tonnage_capacity_free_bytes": (
-        "What all CSIStorageCapacity objects of a class say is free. Classes that share disks are each told all."
+        "Free bytes of all CSIStorageCapacity objects of a class. Classes that share disks count the same bytes."
     ),
     "tonnage_capacity_largest_pool_bytes": (
         "The largest volume that any CSIStorageCapacity object of a class has room for."

@@ -57,7 +57,7 @@ class SchedulerMetrics:
         self._preemption_victims = histogram("scheduler_preemption_victims", told, buckets=_VICTIMS_BUCKETS)
         self._exceptions = counter(
             "tonnage_scheduling_exceptions",
-            "Exceptions that nobody expected, by what they ended; the log has their tracebacks. The scheduler goes on.",
+            "Unexpected exceptions, by what they ended; the log has their tracebacks. The scheduler goes on.",
             ("where",),
         )
         self._clock = clock

@@ -66,7 +66,7 @@ def parse(text: str) -> TracingConfiguration:
             hint = did_you_mean(name, _FIELDS) or f"it has {', '.join(_FIELDS)}"
             raise InvalidTracingConfiguration(f'unknown field "{name}"', hint=hint)
     if document.get("kind") != KIND or document.get("apiVersion") not in VERSIONS:
-        found = f"{document.get('apiVersion', '')} {document.get('kind', '')}".strip() or "nothing that says what it is"
+        found = f"{document.get('apiVersion', '')} {document.get('kind', '')}".strip() or "no kind"
         raise InvalidTracingConfiguration(
             f"expected a {KIND}, found {found}", hint=f"begin with apiVersion: {VERSIONS[0]} and kind: {KIND}"
         )
@@ -89,7 +89,7 @@ def _document(text: str) -> dict[str, Any]:
 def _endpoint(value: Any) -> str:
     if not isinstance(value, str) or not value:
         raise InvalidTracingConfiguration(
-            f"endpoint: {value!r} is no address", hint="write host:port, such as 127.0.0.1:4317"
+            f"endpoint: {value!r} is not an address", hint="write host:port, such as 127.0.0.1:4317"
         )
     scheme = value.partition("://")[0] if "://" in value else "dns"
     if scheme not in _SCHEMES:
@@ -103,7 +103,7 @@ def _endpoint(value: Any) -> str:
 def _rate(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MILLION:
         raise InvalidTracingConfiguration(
-            f"samplingRatePerMillion: {value!r} is no number of pods in a million", hint="write 0 to 1000000"
+            f"samplingRatePerMillion: {value!r} is not a number of pods in a million", hint="write 0 to 1000000"
         )
     return value
 

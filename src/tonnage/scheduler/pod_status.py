@@ -132,7 +132,7 @@ class PodStatusWriter:
             try:
                 await self._write_condition(uid)
             except Exception as exc:
-                _log.error("Telling what became of pods failed", error=repr(exc))
+                _log.error("Writing the conditions of pods failed", error=repr(exc))
                 self._said.pop(uid, None)
             finally:
                 self._writing.discard(uid)
@@ -166,7 +166,7 @@ class PodStatusWriter:
         try:
             await self._patch(self._client, said.key, {"metadata": {"uid": pod.metadata.uid}, "status": status})
         except Conflict as exc:
-            _log.warning("Cannot write what became of a pod", pod=said.key, error=exc.message)
+            _log.warning("Cannot write the condition of a pod", pod=said.key, error=exc.message)
 
     async def _patch(self, client: Client, key: Key, patch: dict[str, Any]) -> bool:
         """Patch a pod's status. True if nothing is left to write. Errors are logged, but a Conflict is raised."""
@@ -177,7 +177,7 @@ class PodStatusWriter:
         except Conflict:
             raise
         except TonnageError as exc:
-            _log.warning("Cannot write what became of a pod", pod=key, error=exc.message)
+            _log.warning("Cannot write the condition of a pod", pod=key, error=exc.message)
             return False
         return True
 

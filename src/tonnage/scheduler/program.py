@@ -50,7 +50,7 @@ def log_considered(decider: Decider, decision: Decision) -> None:
     try:
         found = considered_objects(accounts_of(decider, decision))
     except Exception:  # a log line must not end the scheduling loop
-        _considered_log.exception("What was considered cannot be told", pod=pod.key)
+        _considered_log.exception("Decisions cannot be reported", pod=pod.key)
         return
     found.sort(key=lambda fields: bool(fields["fits"]))
     for fields in found[:MAX_LINES]:

@@ -58,7 +58,7 @@ def wrong_host(request: web.BaseRequest, bound_to: str) -> web.Response | None:
 
     asked = host_of(request)
     if asked is None:
-        return web.Response(status=400, text="the Host header is none\n")
+        return web.Response(status=400, text="the Host header is not a host name\n")
     name = asked[0]
     if name in OwnHosts((bound_to,)):
         return None

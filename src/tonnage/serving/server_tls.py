@@ -259,7 +259,7 @@ class ServingCertificate(ShownCertificate):
         self._warned_s = now_s
         _log.warning(
             "The certificate authority in %s expires on %s: move the folder away and start again before that day, and "
-            "hand out every kubeconfig anew",
+            "hand out every kubeconfig again",
             self._folder,
             expires_at.date(),
         )

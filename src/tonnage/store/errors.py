@@ -73,7 +73,7 @@ class KeyDamaged(StoreError):
     def __init__(self, path: Path, key: str, damage: Damage) -> None:
         super().__init__(
             f'"{key}" is damaged in {path} ({damage}) and is kept out',
-            hint="delete it and make it anew, or restore a backup",
+            hint="delete it and create it again, or restore a backup",
         )
         self.path = path
         self.key = key

@@ -118,7 +118,7 @@ class StoreLog:
         except sqlite3.DatabaseError:
             found = -1
         if found != entries:
-            _logger.error("%s: the index does not match the rows; it is made anew", self.path)
+            _logger.error("%s: the index does not match the rows; it is made again", self.path)
             self._connection.execute("REINDEX log_by_key")
 
     def rows(self, *, after: int = 0) -> Iterator[StoredRow]:

@@ -100,7 +100,7 @@ def remark_on(pod: Pod, memory: SchedulerMemory | None = None) -> str:
     if memory is not None and (sent_to := memory.node_of(pod)):
         return f"{pod.key} is on its way to {sent_to}; this is decided as if it were not"
     if pod.metadata.is_terminating:
-        return f"{pod.key} is being deleted; a scheduler passes it over"
+        return f"{pod.key} is being deleted, so schedulers ignore it"
     return ""
 
 
@@ -230,7 +230,7 @@ class PodAnswer:
         told = {
             PodState.BOUND: f"is on {self.node}",
             PodState.ASSUMED: f"is on its way to {self.node}",
-            PodState.TERMINATING: "is being deleted; a scheduler passes it over",
+            PodState.TERMINATING: "is being deleted, so schedulers ignore it",
         }
         return told[self.state]
 

@@ -310,7 +310,7 @@ def _footnotes(
         yield f"the same on all of them: {told}"
     ties = sum(each.total == best.total for each in nodes)
     if ties > 1:
-        yield f"{ties:,} nodes share the best total; the choice is by lot, and the same for the same input"
+        yield f"{ties:,} nodes share the best total; one is drawn at random, always the same one for the same input"
 
 
 def _short(plugin: str, weights: Mapping[str, int]) -> str:

@@ -196,7 +196,7 @@ def _container_knob(pod: Pod, place: int, name: str) -> Knob:
 
 
 def unbound(claim: PersistentVolumeClaim) -> PersistentVolumeClaim:
-    """A claim as it is made anew after it was deleted."""
+    """A claim as it is made again after it was deleted."""
     replace = msgspec.structs.replace
     kept = {
         key: value for key, value in claim.metadata.annotations.items() if key not in (BIND_COMPLETED, SELECTED_NODE)

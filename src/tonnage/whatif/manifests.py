@@ -231,8 +231,8 @@ def objects_at(origin: Origin, value: Any, names: NameGenerator, warnings: list[
         _take(found, place, doc, names, READ)
         if found.passed_over:
             kinds = ", ".join(sorted(kind for _, kind in READ))
-            problem = f"kind={doc['kind']} of apiVersion {doc['apiVersion']} is none that decisions look at"
-            raise BrokenManifest(place, problem, field="kind", hint=f"leave it out; they look at {kinds}")
+            problem = f"kind={doc['kind']} of apiVersion {doc['apiVersion']} is not a kind that decisions read"
+            raise BrokenManifest(place, problem, field="kind", hint=f"leave it out; decisions read {kinds}")
         yield from found.by_key.values()
 
 
@@ -332,7 +332,7 @@ def _take(
         raise unknown_fields(origin, schema_of_resource(resource), findings.unknown)
     if findings.unknown:
         told = ", ".join(f'"{path}"' for path in findings.unknown)
-        found.warnings.append(f"{origin}: passed over fields that Tonnage does not know: {told}")
+        found.warnings.append(f"{origin}: ignored fields that Tonnage does not know: {told}")
     if resource.namespaced:
         metadata.setdefault("namespace", "default")
     else:
@@ -349,7 +349,7 @@ def _take(
     before = found.by_key.pop(key, None)
     if before is not None:
         place = replace(before.origin, object="")
-        found.warnings.append(f"{manifest.origin} stands in {place} too; the later one is used")
+        found.warnings.append(f"{manifest.origin} is in {place} too; the later one is used")
     found.by_key[key] = manifest
 
 

@@ -68,7 +68,9 @@ class Recording:
                 try:
                     line = read_line(text)
                 except msgspec.MsgspecError as exc:
-                    raise UnreadableRecording(self.path, self.number, f"it is no line of a recording: {exc}") from exc
+                    raise UnreadableRecording(
+                        self.path, self.number, f"this is not a line of a recording: {exc}"
+                    ) from exc
                 if line.op in ("end", "stopped"):
                     self.ending = line.why
                     return
@@ -83,7 +85,7 @@ def open_recording(path: Path) -> Recording:
     try:
         header = read_header(first)
     except msgspec.MsgspecError as exc:
-        raise UnreadableRecording(path, 1, f"it is no recording: {exc}", hint=hint) from exc
+        raise UnreadableRecording(path, 1, f"this is not a recording: {exc}", hint=hint) from exc
     if header.recording != VERSION:
         told = f"it is a recording of version {header.recording}; this Tonnage reads version {VERSION}"
         raise UnreadableRecording(path, 1, told, hint=f"repeat it with Tonnage {header.tonnage}")
@@ -166,7 +168,7 @@ def configuration_of(recording: Recording, foreign: ForeignPlugins) -> Configura
             return default_configuration(known_plugins=known, gates=gates)
         return parse(recording.header.configuration, source=str(recording.path), known_plugins=known, gates=gates)
     except TonnageError as exc:
-        told = f"its configuration cannot be taken by this Tonnage: {exc.message}"
+        told = f"this Tonnage cannot use its configuration: {exc.message}"
         raise UnreadableRecording(recording.path, 1, told, hint=exc.hint) from exc
 
 

@@ -193,11 +193,11 @@ class Replay:
             problem = f"is placed already: it was sent to {sent.placement.node}"
             hint = "a fail_binding step undoes that"
         elif pod.is_terminal:
-            problem, hint = f"has ended ({pod.status.phase})", "delete it, and apply it anew"
+            problem, hint = f"has ended ({pod.status.phase})", "delete it, and apply it again"
         elif pod.spec.node_name:
-            problem, hint = f"is placed already: it is bound to {pod.spec.node_name}", "delete it, and apply it anew"
+            problem, hint = f"is placed already: it is bound to {pod.spec.node_name}", "delete it, and apply it again"
         elif pod.metadata.is_terminating:
-            problem, hint = "is being deleted; a scheduler passes it over", "leave out its metadata.deletionTimestamp"
+            problem, hint = "is being deleted, so schedulers ignore it", "leave out its metadata.deletionTimestamp"
         if problem:
             raise ReplayError(f"pod {pod.key} {problem}", hint=hint)
 
@@ -241,7 +241,7 @@ class Replay:
         try:
             self.clock.now() + timedelta(seconds=seconds)
         except OverflowError:
-            raise ReplayError(f"time ends with the year 9999, and {seconds:g} s lead beyond it") from None
+            raise ReplayError(f"virtual time ends with the year 9999, and {seconds:g} s lead beyond it") from None
         self.clock.advance(seconds)
         self.engine.tick(self.clock.monotonic())
         return self.clock.now()
@@ -259,7 +259,7 @@ class Replay:
         if before.spec.node_name and new.spec.node_name != before.spec.node_name:
             told = f"cannot be bound to {new.spec.node_name} as well" if new.spec.node_name else "cannot be unbound"
             raise ReplayError(
-                f"pod {new.key} is bound to {before.spec.node_name} and {told}", hint="delete it, and apply it anew"
+                f"pod {new.key} is bound to {before.spec.node_name} and {told}", hint="delete it, and apply it again"
             )
 
     def _check_placement(self, pod: Pod) -> None:

@@ -59,7 +59,7 @@ class SchedulersSeen:
     def _not_seen(self, name: str) -> str:
         others = sorted(self.running | self.seen_at.keys())
         told = f" ({', '.join(others)} {'is' if len(others) == 1 else 'are'})" if others else ""
-        return f"no scheduler named {name} is seen to run{told}"
+        return f"no scheduler named {name} seems to run{told}"
 
 
 def seen_in(

@@ -118,7 +118,7 @@ def test_wrong_usage_is_exit_2(arguments):
     done = explain(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.splitlines()[-2].startswith("error: ")
-    assert done.stderr.endswith("tonnage explain --help' lists what there is\n")
+    assert done.stderr.endswith("tonnage explain --help' shows the options\n")
 
 
 def test_a_reader_that_has_seen_enough_is_no_failure(tmp_path):

@@ -79,7 +79,7 @@ def test_wrong_usage_is_exit_2(arguments):
     done = replayed(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.splitlines()[-2].startswith("error: ")
-    assert done.stderr.endswith("tonnage replay --help' lists what there is\n")
+    assert done.stderr.endswith("tonnage replay --help' shows the options\n")
 
 
 def test_a_reader_that_has_seen_enough_is_no_failure():

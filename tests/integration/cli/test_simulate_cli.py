@@ -65,5 +65,5 @@ def test_errors_are_one_line_and_a_hint(tmp_path):
     done = subprocess.run(command("--scenario", str(scenario)), capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        f'error: {scenario}: events[0].drian is no field of a scenario here\nhint: did you mean "drain"?\n'
+        f'error: {scenario}: events[0].drian is not a field of a scenario here\nhint: did you mean "drain"?\n'
     )

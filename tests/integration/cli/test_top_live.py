@@ -83,4 +83,4 @@ def test_a_terminal_that_cannot_be_drawn_on_is_refused(cluster):
 def test_without_a_terminal_it_says_so(cluster):
     result = CliRunner().invoke(cli, ["top", "--kubeconfig", str(cluster.kubeconfig)])
     assert isinstance(result.exception, TonnageError)
-    assert result.exception.message == "tonnage top needs a terminal, and this is none"
+    assert result.exception.message == "tonnage top needs a terminal, and its output does not go to one"

@@ -128,7 +128,7 @@ async def test_one_socket_is_enough_for_all_but_rebuilding(folder: Path) -> None
         assert told(results, CheckOutcome.FAILED) == set()
         alone = await checked(addresses[:1], folder)
     assert "limit-enforced" in told(results, CheckOutcome.PASSED)
-    assert alone.verdicts["limit-sane"].message == "no Node service is known: say --node-address"
+    assert alone.verdicts["limit-sane"].message == "no Node service is known: give --node-address"
 
 
 # -- broken ones ------------------------------------------------------------------------------------------------------

@@ -266,7 +266,7 @@ def test_a_program_on_the_node_is_asked_again_and_again(cluster: ApiServerProces
         becomes(cluster, "of-node-1", "6Gi")
     assert annotations_at(cluster, f"{CAPACITIES}/of-node-2") == {}
     log = (cluster.folder / "pools.log").read_text()
-    assert log.count("the output is no list of pools") == 1
+    assert log.count("the output is not a list of pools") == 1
 
 
 def test_programs_on_several_nodes_keep_to_their_own_objects_and_take_nothing_away_from_one_another(

@@ -106,7 +106,7 @@ async def test_a_volume_without_an_id_is_asked_for_until_it_is_told() -> None:
     async with stage() as on, on.provisioner():
         on.driver.alter = named("")
         claim = await on.claim("data", "1Gi", "node-1")
-        assert await on.told("data", "ProvisioningFailed") == "the driver made a volume and did not tell its id"
+        assert await on.told("data", "ProvisioningFailed") == "the driver made a volume and did not report its id"
         on.driver.volumes[f"pvc-{claim.uid}"].volume_id = "v"
         volume = await on.provisioned(claim)
         assert volume.spec.csi is not None and volume.spec.csi.volume_handle == "v"

@@ -413,7 +413,7 @@ def counted(seen: Seen, claim: PersistentVolumeClaim) -> int | None:
 
 
 def size_of_volume(seen: Seen, claim: PersistentVolumeClaim) -> int | None:
-    """Of the volume that is to be made: as large as it was, if it is made anew."""
+    """Of the volume that is to be made: as large as it was, if it is made again."""
     if is_bound(claim):
         return seen.volumes[claim.spec.volume_name].spec.capacity["storage"].value()
     return asked(claim).value() if "storage" in claim.spec.resources.requests else None

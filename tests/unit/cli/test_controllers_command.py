@@ -26,7 +26,7 @@ def test_a_default_that_is_seconds_already_stays() -> None:
     [
         ("50", '"50" is not a duration; write it like "50s", "1m30s" or "500ms"'),
         ("soon", '"soon" is not a duration; write it like "50s", "1m30s" or "500ms"'),
-        ("-5s", '"-5s" is less than nothing'),
+        ("-5s", '"-5s" is negative'),
     ],
 )
 def test_what_is_no_duration_is_refused(text: str, told: str) -> None:

@@ -28,28 +28,31 @@ def complaint(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
         ([], "Missing option '--endpoint'."),
         (WHOLE[:2], "Missing option '--node-id'."),
         (WHOLE[:4], "Missing option '--state-dir'."),
-        (WHOLE[:6], 'nothing is said about the pools of node "node-1"; say it like --pools 3x100Gi'),
+        (
+            WHOLE[:6],
+            'node "node-1" has no pools; give them, such as --pools 3x100Gi',
+        ),
         ([*WHOLE, "--node-id", "node-1"], '--node-id names "node-1" twice'),
         ([*WHOLE, "--pools", "node-2=1Gi"], '--pools names the node "node-2"; there are node-1'),
         ([*WHOLE, "--max-volumes", "node-2=1"], '--max-volumes names the node "node-2"; there are node-1'),
         (
             [*WHOLE, "--node-endpoint", "unix:///run/node.sock"],
-            "--node-endpoint is one for all nodes; write {node} where the node's id goes",
+            "--node-endpoint gives all nodes one address; write {node} where the node's id goes",
         ),
         (
             [*WHOLE, "--endpoint", "csi.sock"],
-            "Invalid value for '--endpoint': \"csi.sock\" is no address of a CSI driver; "
+            "Invalid value for '--endpoint': \"csi.sock\" is not an address of a CSI driver; "
             "write it like unix:///run/csi.sock or /run/csi.sock",
         ),
         (
             [*WHOLE, "--endpoint", ""],
-            "Invalid value for '--endpoint': \"\" is no address of a CSI driver; "
+            "Invalid value for '--endpoint': \"\" is not an address of a CSI driver; "
             "write it like unix:///run/csi.sock or /run/csi.sock",
         ),
         (
             [*WHOLE, "--driver-name", "Bad Name!"],
-            "Invalid value for '--driver-name': \"Bad Name!\" is no name of a CSI driver: at most 63 letters, digits, "
-            'dots and dashes, with a letter or digit at both ends; write it like "pools.tonnage.dev"',
+            "Invalid value for '--driver-name': \"Bad Name!\" is not a name for a CSI driver: at most 63 letters, "
+            'digits, dots and dashes, with a letter or digit at both ends; write it like "pools.tonnage.dev"',
         ),
         (
             [*WHOLE, "--pool-policy", "worst-fit"],

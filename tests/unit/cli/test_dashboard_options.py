@@ -49,7 +49,7 @@ def test_a_port_that_is_taken_is_one_clear_error(kubeconfig):
 def test_a_token_that_anybody_guesses_is_refused(kubeconfig, tmp_path):
     (tmp_path / "token").write_text("secret\n")
     error = told("dashboard", "--kubeconfig", kubeconfig, "--token-file", str(tmp_path / "token"))
-    assert "holds no token: at least 16 printable characters in one line" in error.message
+    assert "has no token; a token is one line of at least 16 printable characters" in error.message
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,7 @@ def test_a_pod_that_has_ended_is_told_apart():
 def test_a_pod_on_its_way_out_is_told_apart():
     going = pod("web")
     going["metadata"]["deletionTimestamp"] = "2026-11-15T02:29:13Z"
-    assert answer(node("a"), going)[1] == "note: shop/web is being deleted; a scheduler passes it over\n"
+    assert answer(node("a"), going)[1] == "note: shop/web is being deleted, so schedulers ignore it\n"
 
 
 def test_other_pods_take_their_room():
@@ -152,7 +152,7 @@ def test_kinds_that_are_passed_over_are_counted():
 
 def test_warnings_are_said():
     assert answer(node("a"), node("a", cpu="2"), pod("web"))[1] == (
-        "warning: x.yaml, document 2 (Node a) stands in x.yaml, document 1 too; the later one is used\n"
+        "warning: x.yaml, document 2 (Node a) is in x.yaml, document 1 too; the later one is used\n"
     )
 
 

@@ -128,7 +128,7 @@ def test_groups_partition_the_pods_and_the_largest_comes_first():
         "1 pod waits for 100 cpu",
         "1 pod waits for a node with disk=tape: no node matches",
         "1 pod fits now",
-        "1 pod is being deleted; a scheduler passes it over",
+        "1 pod is being deleted, so schedulers ignore it",
     ]
     grouped = [each.key for group in answer.groups for each in group.pods]
     waiting = {each.key for each in pods if isinstance(each, Pod) and each.name not in ("bound", "done")}
@@ -573,9 +573,7 @@ def test_the_report_tells_groups_and_what_would_help():
 
 def test_nothing_pending_and_nothing_that_helps_are_said():
     assert shown(asked(node("a"))) == "no pod is pending\n"
-    assert shown(asked(node("a"), pod("x", cpu="100"))).endswith(
-        "\n\nNo single change that was tried lets any of them in.\n"
-    )
+    assert shown(asked(node("a"), pod("x", cpu="100"))).endswith("\n\nNo single change that was tried would help.\n")
 
 
 def test_who_would_be_preempted_is_told():
@@ -658,7 +656,7 @@ def test_ctrl_c_ends_it_with_what_is_known(tmp_path, monkeypatch):
     done = CliRunner().invoke(explain, ["-f", file, "--pending"], standalone_mode=False)
     assert done.exit_code == 130
     assert "2 pods wait for 5 cpu" in done.stdout
-    assert "note: interrupted: the answer is partial; 2 of 2 pending pods were decided on" in done.stderr
+    assert "note: interrupted: the answer is partial; 2 of 2 pending pods were examined" in done.stderr
 
 
 # -- two changes at once ----------------------------------------------------------------------------------------------

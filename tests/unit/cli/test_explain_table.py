@@ -98,7 +98,7 @@ def test_ties_are_told():
         "  a       480   80",
         "  c       470   70",
         "the same on all of them: Spread×2 100, Taints×3 300",
-        "2 nodes share the best total; the choice is by lot, and the same for the same input",
+        "2 nodes share the best total; one is drawn at random, always the same one for the same input",
     ]
 
 

@@ -308,9 +308,9 @@ def test_several_pods_are_a_list_of_what_each_alone_would_get():
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("--pod", "shop/a", "--pending"), "ask one thing at a time"),
-        (("--workload", "sts/shop/db", "--pending"), "ask one thing at a time"),
-        (("--workload", "sts/shop/db", "--pod", "shop/a"), "ask one thing at a time"),
+        (("--pod", "shop/a", "--pending"), "give only one of"),
+        (("--workload", "sts/shop/db", "--pending"), "give only one of"),
+        (("--workload", "sts/shop/db", "--pod", "shop/a"), "give only one of"),
         (("--workload", "db"), '--workload "db" is not KIND/NAMESPACE/NAME; write StatefulSet/shop/db'),
         (("--workload", "Pot/shop/db"), 'no kind that makes pods is called "Pot"'),
         ((), "the files hold no workloads; say what to explain"),

@@ -54,8 +54,8 @@ def test_a_fault_is_set_shown_and_cleared(shell: Shell, tmp_path: Path) -> None:
     ]
     assert shell(*here, "clear", "slow") == (0, "", "fault slow=2.5 on node-1 cleared\n")
     assert shell(*here, "clear") == (0, "", "fault dead on every node cleared\n")
-    assert shell(*here, "clear") == (0, "", "there was none to clear\n")
-    assert shell(*here, "list") == (0, "KIND   NODE   VALUE   MEANING\n", "")
+    assert shell(*here, "clear") == (0, "", "no such fault is set\n")
+    assert shell(*here, "list") == (0, "no faults are set\n", "")
 
 
 def test_a_file_may_be_named_directly_and_is_made(shell: Shell, tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_an_unknown_kind_is_wrong_usage_and_names_those_there_are(shell: Shell, 
 
 def test_two_places_are_wrong_usage(shell: Shell) -> None:
     code, _, err = shell("--data-dir", ".", "--faults", "f.json", "list")
-    assert (code, err.splitlines()[0]) == (2, "error: say where: either --data-dir DIR or --faults FILE")
+    assert (code, err.splitlines()[0]) == (2, "error: give --data-dir DIR or --faults FILE, not both")
 
 
 def test_without_a_place_it_is_the_default_folder(

@@ -99,7 +99,7 @@ ACCEPTED = {
     "global": ["--help", "--version", "--version=raw"],
 }
 REFUSED = {
-    "--tls-sni-cert-key=a.crt,a.key": "one certificate is shown",
+    "--tls-sni-cert-key=a.crt,a.key": "one certificate is served",
     "--tls-curve-preferences=23": "OpenSSL chooses",
     "--vmodule=scheduler=4": "not chosen by file",
     "--tls-min-version=VersionTLS10": "TLS 1.2 is the oldest",
@@ -297,8 +297,8 @@ def test_deprecated_flags_count_without_a_file_and_are_warned_of_beside_one(run)
     configuration, _ = run(*words, "--config={config}")
     assert (configuration.request_limits.qps, configuration.request_limits.burst) == (1000.0, 2000)
     assert configuration.enable_profiling
-    assert "warning: --kube-api-qps does not count beside --config" in run.output
-    assert "warning: --profiling does not count beside --config" in run.output
+    assert "warning: --kube-api-qps is ignored with --config" in run.output
+    assert "warning: --profiling is ignored with --config" in run.output
 
 
 def test_how_long_a_pod_waits_counts_beside_a_file_too(run):

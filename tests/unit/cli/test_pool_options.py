@@ -30,7 +30,7 @@ def test_of_many_nodes_some_are_named() -> None:
 def test_a_node_without_pools_is_named() -> None:
     with pytest.raises(click.UsageError) as raised, wrong_usage():
         pools_by_node([POOLS.convert("node-1=1Gi", None, None)], NODES)
-    assert raised.value.message == 'nothing is said about the pools of node "node-2"; say it like --pools 3x100Gi'
+    assert raised.value.message == 'node "node-2" has no pools; give them, such as --pools 3x100Gi'
 
 
 @click.command()
@@ -49,8 +49,11 @@ def test_both_options_may_be_repeated() -> None:
     ("arguments", "message"),
     [
         (["--pools", "1Qi"], '"1Qi" is not a quantity'),
-        (["--max-volumes", "many"], '"many" is no number of volumes; write it like "8" or "node-2=2", 0 is no limit'),
-        (["--max-volumes", "-1"], '"-1" is no number of volumes; write it like "8" or "node-2=2", 0 is no limit'),
+        (
+            ["--max-volumes", "many"],
+            '"many" is not a number of volumes; write it like "8" or "node-2=2", 0 is no limit',
+        ),
+        (["--max-volumes", "-1"], '"-1" is not a number of volumes; write it like "8" or "node-2=2", 0 is no limit'),
     ],
 )
 def test_a_slip_is_wrong_usage(arguments: list[str], message: str) -> None:

@@ -11,12 +11,12 @@ from tonnage.cli.pools import pools
 @pytest.mark.parametrize(
     ("flags", "problem"),
     [
-        ([], "say where the pools are told by --source"),
-        (["--driver", "csi.example"], "say where the pools are told by --source"),
+        ([], "name the place of the pools with --source"),
+        (["--driver", "csi.example"], "name the place of the pools with --source"),
         (["--source", "ceph"], "'ceph' is not one of"),
         (["--source", "nodes", "--driver", "d"], "--source nodes needs one of --annotation and --label"),
         (["--source", "nodes", "--driver", "d", "--annotation", "a", "--label", "b"], "needs one of"),
-        (["--source", "nodes", "--annotation", "a"], "--source nodes is for any driver: say which by --driver"),
+        (["--source", "nodes", "--annotation", "a"], "--source nodes works with any driver: name yours with --driver"),
         (
             ["--source", "openebs-lvm", "--annotation", "a"],
             "--annotation belongs to --source nodes, not to openebs-lvm",
@@ -25,7 +25,7 @@ from tonnage.cli.pools import pools
         (["--source", "command", "--driver", "d", "--node-name", "n"], "--source command needs --command"),
         (["--source", "command", "--driver", "d", "--command", "x"], "needs the node's name"),
         (["--source", "command", "--driver", "d", "--node-name", "n", "--command", "'x"], "cannot be split into words"),
-        (["--source", "topolvm", "--keep-free", "much"], '"much" is no part of a pool'),
+        (["--source", "topolvm", "--keep-free", "much"], '"much" is not a part of a pool'),
         (["--source", "topolvm", "--pool-policy", "worst"], "'worst' is not one of"),
         (["--source", "topolvm", "--volumes"], "No such option"),
     ],

@@ -69,7 +69,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def simulate(folder: Path, *args: str) -> Result:
-    # The scenario lies among the manifests, and is none of them.
+    # The scenario lies among the manifests, and is not one of them.
     given = ("simulate", "-f", str(folder), "--scenario", str(folder / "scenario.yaml"), *args)
     return CliRunner().invoke(cli, given)
 
@@ -177,8 +177,11 @@ def test_one_run_is_compared_with_the_one_by_config(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        (["--compare", "nothing"], 'there is no file "nothing", and no preset; presets are kube-scheduler, kep'),
-        (["--compare", "a=nothing"], 'there is no file "nothing", and no preset'),
+        (
+            ["--compare", "nothing"],
+            '"nothing" is neither a file nor a preset; presets are kube-scheduler, kep',
+        ),
+        (["--compare", "a=nothing"], '"nothing" is neither a file nor a preset'),
         (["--compare", "=kep"], "write NAME=CONFIG"),
         (["--compare", "a="], "write NAME=CONFIG"),
         (["--compare", "a=kep", "--compare", "a=default"], "two runs are called a"),

@@ -36,7 +36,7 @@ def complaint(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
         ),
         (
             ["--nodes", "2", "--pools", "node-1=100Gi"],
-            'nothing is said about the pools of node "node-2"; say it like --pools 3x100Gi (--nodes is 2)',
+            'node "node-2" has no pools; give them, such as --pools 3x100Gi (--nodes is 2)',
         ),
         (
             ["--pools", "1Gi", "--pools", "node-4=1Gi"],
@@ -49,7 +49,7 @@ def complaint(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
         (["--pools", "node-2=1Gi"], '--pools names the node "node-2"; there are node-1 (--nodes is 1)'),
         (
             ["--max-volumes", "many"],
-            'Invalid value for \'--max-volumes\': "many" is no number of volumes; write it like "8" or "node-2=2", '
+            'Invalid value for \'--max-volumes\': "many" is not a number of volumes; write it like "8" or "node-2=2", '
             "0 is no limit",
         ),
         (
@@ -99,7 +99,7 @@ def test_a_folder_that_cannot_be_made_is_told(monkeypatch, capsys, tmp_path):
     blocked = tmp_path / "file"
     blocked.touch()
     told = complaint(monkeypatch, capsys, "--data-dir", str(blocked / "data"), "--secure-port", "0")
-    assert told == (1, f"error: nothing can be kept in {blocked / 'data'}: Not a directory")
+    assert told == (1, f"error: cannot write to {blocked / 'data'}: Not a directory")
 
 
 def test_the_folder_of_a_running_cluster_is_refused_and_its_memory_left_alone(monkeypatch, capsys, tmp_path):

@@ -80,7 +80,7 @@ async def test_a_cancelled_wait_gives_its_token_back():
 
 
 def test_a_limit_that_lets_nothing_through_is_refused():
-    with pytest.raises(ValueError, match="a limit of 0 requests a second with a burst of 1 lets nothing through"):
+    with pytest.raises(ValueError, match="a limit of 0 requests a second with a burst of 1 allows no requests"):
         TokenBucket(qps=0.0, burst=1, clock=VirtualClock())
 
 

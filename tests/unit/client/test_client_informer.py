@@ -309,7 +309,7 @@ async def test_an_object_that_cannot_be_read_is_passed_over(world, caplog):
     await world.run()
     assert world.heard() == ["-bad3"] and world.informer.resource_version == "4"
     assert {record.message for record in caplog.records if record.levelname == "ERROR"} == {
-        "An object cannot be read and is passed over"
+        "An object cannot be read and is ignored"
     }
 
 

@@ -203,7 +203,7 @@ def test_no_kubeconfig_at_all(tmp_path):
     with pytest.raises(TonnageError) as caught:
         load(environ={"HOME": str(tmp_path)})
     assert caught.value.message == (
-        f"no kubeconfig: {tmp_path}/.kube/config is not there, and this is no pod of a cluster"
+        f"no kubeconfig: {tmp_path}/.kube/config is not there, and this does not run in a pod"
     )
     assert caught.value.hint == "name one with --kubeconfig, or set $KUBECONFIG"
     with pytest.raises(TonnageError, match="no kubeconfig: /a, /b are not there"):
@@ -265,7 +265,7 @@ MISTAKES: list[tuple[Any, str, str | None]] = [
     ),
     (
         config({"certificate-authority-data": NOT_PEM}),
-        "clusters[c].certificate-authority-data: this is no certificate in PEM form (",
+        "clusters[c].certificate-authority-data: this is not a certificate in PEM form (",
         None,
     ),
     (
@@ -301,12 +301,12 @@ MISTAKES: list[tuple[Any, str, str | None]] = [
     ),
     (
         config(user={"client-certificate-data": NOT_PEM, "client-key-data": NOT_PEM}),
-        "users[u].client-certificate: this is no certificate with its key in PEM form (",
+        "users[u].client-certificate: this is not a certificate with its key in PEM form (",
         None,
     ),
     (
         config(user={"client-certificate-data": b64(ADMIN.certificate), "client-key-data": b64(CA.sign("other").key)}),
-        "users[u].client-certificate: this is no certificate with its key in PEM form (",
+        "users[u].client-certificate: this is not a certificate with its key in PEM form (",
         None,
     ),
     (config(user={"exec": {**EXEC, "command": ""}}), "users[u].exec.command: no command is named", None),
@@ -370,14 +370,14 @@ def test_outside_of_a_pod_it_says_so(account):
     with pytest.raises(TonnageError) as caught:
         kubeconfig.load_in_cluster({}, folder=account)
     assert caught.value.message == (
-        "this is no pod of a cluster: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not both set"
+        "not running in a pod: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not both set"
     )
     assert caught.value.hint == "name a kubeconfig with --kubeconfig, or set $KUBECONFIG"
 
 
 def test_a_pod_without_a_token_or_with_a_broken_ca_says_so(account):
     (account / "ca.crt").write_text("a letter")
-    with pytest.raises(InvalidKubeconfig, match=r"ca\.crt: this is no certificate in PEM form \("):
+    with pytest.raises(InvalidKubeconfig, match=r"ca\.crt: this is not a certificate in PEM form \("):
         kubeconfig.load_in_cluster(IN_POD, folder=account)
     (account / "token").unlink()
     with pytest.raises(InvalidKubeconfig) as caught:

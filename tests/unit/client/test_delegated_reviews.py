@@ -66,7 +66,7 @@ async def test_it_is_asked_five_times_and_not_more():
     [
         (answer(403, {"message": "tokenreviews is forbidden"}), "tokenreviews is forbidden"),
         (answer(404, {}), "the answer is 404"),
-        (answer(201, {"status": 7}), "the answer is no review"),
+        (answer(201, {"status": 7}), "the answer is not a review"),
     ],
 )
 async def test_a_refusal_is_told_at_once(trouble, told):

@@ -35,11 +35,11 @@ def test_a_host_and_port_is_no_socket() -> None:
 @pytest.mark.parametrize(
     ("address", "message"),
     [
-        ("csi.sock", '"csi.sock" is no address of a CSI driver'),
-        ("", '"" is no address of a CSI driver'),
+        ("csi.sock", '"csi.sock" is not an address of a CSI driver'),
+        ("", '"" is not an address of a CSI driver'),
         ("unix://", '"unix://" names no socket'),
         ("unix:///run/", '"unix:///run/" names no socket'),
-        ("http://driver:80", '"http://driver:80" is no address of a CSI driver: it speaks gRPC'),
+        ("http://driver:80", '"http://driver:80" is not an address of a CSI driver: it speaks gRPC'),
     ],
 )
 def test_what_is_no_address_is_refused(address: str, message: str) -> None:

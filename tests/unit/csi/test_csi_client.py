@@ -134,7 +134,7 @@ async def test_nobody_listening_is_told_with_the_address(folder: Path) -> None:
         with pytest.raises(CsiError) as raised:
             await driver.plugin_info()
     assert raised.value.code is Code.UNAVAILABLE
-    assert raised.value.hint == f"is a CSI driver listening on unix://{folder}/csi.sock?"
+    assert raised.value.hint == f"does a CSI driver listen on unix://{folder}/csi.sock?"
 
 
 async def test_a_call_waits_for_a_driver_that_comes_and_finds_the_next_one_when_it_is_gone(folder: Path) -> None:

@@ -131,8 +131,8 @@ def test_a_figure_has_two_minutes_to_follow_and_becomes_stale_by_time_alone(clus
     ("annotation", "value", "words"),
     [
         (POOLS_STALE_SINCE, stamp(-60), "has been silent since 2026-01-01T11:59:00Z"),
-        (POOLS_CHECKED_AT, stamp(-1000), "has not looked at their source, topolvm, since"),
-        (AVAILABLE_CAPACITIES, "much", "cannot be read and is passed over"),
+        (POOLS_CHECKED_AT, stamp(-1000), "has not read topolvm, their source, since"),
+        (AVAILABLE_CAPACITIES, "much", "cannot be read and is ignored"),
     ],
 )
 def test_pools_that_somebody_keeps_are_stale_when_nobody_does(
@@ -145,11 +145,11 @@ def test_pools_that_somebody_keeps_are_stale_when_nobody_does(
 
 def test_figures_of_a_driver_that_is_gone_are_kept_by_nobody(cluster: FilledCluster):
     cluster.put(capacity("fast", "a", "100Gi"), csi_node("a", {"another.example": None}))
-    assert row(cluster).stale == "the driver csi.example is not on a (CSINode): nobody keeps these figures any more"
+    assert row(cluster).stale == "the driver csi.example is not on a (CSINode): nobody updates these figures any more"
     cluster.put(csi_node("a", {"csi.example": 8}))
     assert row(cluster).stale == ""
     cluster.remove(storage_class())
-    assert row(cluster).stale == "there is no StorageClass fast: nobody keeps these figures any more"
+    assert row(cluster).stale == "there is no StorageClass fast: nobody updates these figures any more"
 
 
 def test_a_fault_of_an_embedded_cluster_is_told_on_its_node(cluster: FilledCluster):

@@ -250,7 +250,7 @@ def test_nodes_that_are_there_and_do_not_reach_a_volume_are_not_told_as_if_they_
     assert (row.node, row.nodes, row.why) == ("left", (), "its node left is gone")
     cluster.put(node("left"))
     row = rows(cluster)["pv"]
-    assert (row.node, row.nodes, row.why) == ("", (), "no node that there is reaches it")
+    assert (row.node, row.nodes, row.why) == ("", (), "no existing node reaches it")
 
 
 def test_a_volume_without_a_claim_is_where_its_driver_has_it():

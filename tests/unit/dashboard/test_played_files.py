@@ -173,8 +173,8 @@ metadata: {name: node-1}
         (SCENARIO_OF + "- {at: 0s, arrive: Deployment/shop/a, replicas: 1000000}", "brings more than can be played"),
         (SCENARIO_OF + "- {from: 0s, until: 1h, rate: 200/s, arrive: Deployment/shop/a}", "brings more than can be"),
         (SCENARIO_OF + "- {at: 0s, join: {like: node-1, count: 1000000}}", "brings more than can be played"),
-        ("- advance: 1.0e+300", "step 1: time ends with the year 9999"),
-        ("- advance: 200000000000\n- advance: 200000000000", "step 2: time ends with the year 9999"),
+        ("- advance: 1.0e+300", "step 1: virtual time ends with the year 9999"),
+        ("- advance: 200000000000\n- advance: 200000000000", "step 2: virtual time ends with the year 9999"),
     ],
 )
 def test_what_would_take_all_memory_or_all_time_is_refused(played_file, error):

@@ -20,7 +20,7 @@ def test_a_kind_that_is_forbidden_is_told_with_what_is_missing_and_who_could_all
     assert told(KindReading(Node, refused, 0.1), KindReading(Pod, None, 0.0)) == {
         "nodes": (
             "warning",
-            "Node objects may not be read: no node is shown but those that volumes name",
+            "Node objects may not be read: only nodes that volumes name are shown",
             "let the user of the kubeconfig list and watch nodes",
         )
     }

@@ -224,7 +224,7 @@ async def test_stale_figures_of_one_class_are_one_trouble():
     assert cause.kind == "driver-unregistered"
     assert (found.kind, found.count, found.object) == ("figures-stale", 2, "StorageClass fast")
     assert found.headline == "Figures of class fast on a, b may be wrong"
-    assert "nobody keeps these figures any more" in found.meaning
+    assert "nobody updates these figures any more" in found.meaning
 
 
 @pytest.mark.parametrize(("free_gi", "is_told"), [(10, False), (9, True)])

@@ -305,7 +305,7 @@ async def test_a_list_tells_where_a_volume_is_published_and_how_it_is(tmp_path: 
         ({"volume_capabilities": [as_blocks()]}, "volume {id} is a mount volume, not a block volume"),
         (
             {"volume_capabilities": [mounted()], "parameters": {"pools": "1"}},
-            "the volume was made with other parameters",
+            "the volume was created with other parameters",
         ),
         (
             {"volume_capabilities": [mounted()], "volume_context": {"a": "b"}},

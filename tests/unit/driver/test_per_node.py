@@ -30,13 +30,13 @@ def test_a_list_of_pools_is_read_in_order(text: str, sizes: tuple[int, ...]) -> 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", '"" is no list of pools; write it like "3x100Gi" or "100Gi,50Gi"'),
-        ("100Gi,", '"100Gi," is no list of pools; write it like "3x100Gi" or "100Gi,50Gi"'),
-        ("3x", '"3x" is no list of pools; write it like "3x100Gi" or "100Gi,50Gi"'),
+        ("", '"" is not a list of pools; write it like "3x100Gi" or "100Gi,50Gi"'),
+        ("100Gi,", '"100Gi," is not a list of pools; write it like "3x100Gi" or "100Gi,50Gi"'),
+        ("3x", '"3x" is not a list of pools; write it like "3x100Gi" or "100Gi,50Gi"'),
         ("0x1Gi", '"0x1Gi" is 0 pools; a node has between 1 and 1024'),
         ("1024x1Gi,1Gi", '"1024x1Gi,1Gi" is 1025 pools; a node has between 1 and 1024'),
-        ("0", 'a pool of "0" holds nothing; a pool has at least one byte'),
-        ("-1Gi", 'a pool of "-1Gi" holds nothing; a pool has at least one byte'),
+        ("0", 'a pool of "0" is empty; a pool has at least one byte'),
+        ("-1Gi", 'a pool of "-1Gi" is empty; a pool has at least one byte'),
         ("100GB", '"100GB" is not a quantity: unknown suffix "GB"; write "100G" or "100Gi"'),
     ],
 )

@@ -28,7 +28,7 @@ def test_what_a_node_offers_is_the_default_with_what_was_named():
 
 def test_a_capacity_without_an_amount_or_with_a_bad_one_is_wrong_usage():
     assert usage("--node-name", "a", "--capacity", "cpu") == (
-        "Error: Invalid value for '--capacity': \"cpu\" names no amount; write it like cpu=8,memory=32Gi,pods=110"
+        "Error: Invalid value for '--capacity': \"cpu\" has no amount; write it like cpu=8,memory=32Gi,pods=110"
     )
     assert 'cpu="8 cores" is not a quantity' in usage("--node-name", "a", "--capacity", "cpu=8 cores")
 
@@ -49,7 +49,7 @@ def test_metrics_are_served_where_an_address_says(text: str, found: tuple[str, i
 def test_a_node_is_named_once_and_an_address_must_be_one():
     assert usage("--node-name", "a", "--node-name", "a") == "Error: --node-name: a node is named more than once"
     assert usage("--node-name", "a", "--csi-address", "csi") == (
-        'Error: --csi-address: "csi" is no address of a CSI driver'
+        'Error: --csi-address: "csi" is not an address of a CSI driver'
     )
     long = f"unix:///{'x' * 90}/{{node}}/csi.sock"
     assert usage("--node-name", "a-long-name", "--csi-address", long).endswith(

@@ -103,8 +103,8 @@ def test_node_ids_are_written_as_json_whatever_is_in_them():
     [
         ("", {}, "the driver's node id has 0 bytes; it must have 1 to 256"),
         ("n" * 257, {}, "the driver's node id has 257 bytes; it must have 1 to 256"),
-        ("n", {"no label!": "x"}, 'the driver\'s topology segment "no label!": "x" is no label: '),
-        ("n", {"zone": "-"}, 'the driver\'s topology segment "zone": "-" is no label: '),
+        ("n", {"no label!": "x"}, 'the driver\'s topology segment "no label!": "x" is not a label: '),
+        ("n", {"zone": "-"}, 'the driver\'s topology segment "zone": "-" is not a label: '),
     ],
 )
 def test_what_a_driver_tells_of_its_node_must_be_storable(node_id: str, topology: dict[str, str], told: str):

@@ -1,4 +1,4 @@
-"""YAML as Kubernetes reads it: what scalars mean, keys as text, aliases as copies, and what is no YAML."""
+"""YAML as Kubernetes reads it: what scalars mean, keys as text, aliases as copies, and what is not YAML."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def test_a_memory_that_cannot_be_read_is_named_with_its_remedy(tmp_path, text):
     with pytest.raises(TonnageError) as told:
         PlaneSettings(data_dir=tmp_path).resolved()
     assert told.value.message.startswith(f"{tmp_path / 'cluster.json'} cannot be read: ")
-    assert told.value.hint == "say --nodes, --pools and --max-volumes, and remove the file"
+    assert told.value.hint == "remove the file, and give --nodes, --pools and --max-volumes"
 
 
 def test_sockets_are_in_the_folder_where_their_paths_are_short_enough():

@@ -105,7 +105,7 @@ async def test_a_program_whose_loop_stands_still_is_started_anew(
             os.kill(first, signal.SIGSTOP)
         await eventually_async(is_back, within_s=20.0)
         writer.transport.abort()
-        assert "Does not answer its health page any more, and is started anew" in caplog.messages
+        assert "Does not answer its health page any more, and is restarted" in caplog.messages
         assert await is_answered(f"http://127.0.0.1:{port}", 5.0, SystemClock())
 
 

@@ -264,7 +264,7 @@ def test_volumes_of_the_second_engine_go_to_block_disks() -> None:
             {"numberOfReplicas": "2", "dataLocality": "strict-local"},
             'parameters.numberOfReplicas "2" is not 1, which strict-local needs',
         ),
-        ({"dataEngine": "v3"}, 'parameters.dataEngine "v3" is none of v1, v2'),
+        ({"dataEngine": "v3"}, 'parameters.dataEngine "v3" is not one of v1, v2'),
     ],
 )
 def test_a_class_that_longhorn_refuses_has_no_pools(parameters: dict[str, str], problem: str) -> None:
@@ -277,7 +277,7 @@ def test_a_setting_that_is_no_number_is_reported_and_its_default_counts() -> Non
     found = told(LONGHORN, longhorn_node("node-1", a=disk("100Gi")), odd, **LOCAL)
     assert gibs(found.by_node["node-1"]) == [100]
     assert found.problems == (
-        'setting storage-over-provisioning-percentage is "much", which is no number: 100 is counted',
+        'setting storage-over-provisioning-percentage is "much", which is not a number: 100 is used',
     )
 
 
@@ -311,7 +311,7 @@ def test_a_class_chooses_drives_by_tier_and_by_labels() -> None:
         found = DIRECTPV.pools_of(class_of(DIRECTPV, **parameters), Published((), drives))
         assert gibs(found.by_node["node-1"]) == [10]
     found = DIRECTPV.pools_of(class_of(DIRECTPV, **{"directpv.min.io/access-tier": "tepid"}), Published((), drives))
-    assert found.problems == ("parameters[directpv.min.io/access-tier]: tepid is none of Default, Warm, Hot, Cold",)
+    assert found.problems == ("parameters[directpv.min.io/access-tier]: tepid is not one of Default, Warm, Hot, Cold",)
 
 
 def test_a_drive_has_one_volume_of_a_claim_id() -> None:
@@ -368,9 +368,9 @@ def test_with_two_copies_another_node_must_have_the_room_too() -> None:
 @pytest.mark.parametrize(
     ("parameters", "problem"),
     [
-        ({"poolClass": "RAM", "replicaNumber": "1"}, 'parameters.poolClass "RAM" is none of HDD, SSD, NVMe'),
-        ({"poolClass": "SSD"}, 'parameters.replicaNumber "" is no number of replicas'),
-        ({"poolClass": "SSD", "replicaNumber": "0"}, 'parameters.replicaNumber "0" is no number of replicas'),
+        ({"poolClass": "RAM", "replicaNumber": "1"}, 'parameters.poolClass "RAM" is not one of HDD, SSD, NVMe'),
+        ({"poolClass": "SSD"}, 'parameters.replicaNumber "" is not a number of replicas'),
+        ({"poolClass": "SSD", "replicaNumber": "0"}, 'parameters.replicaNumber "0" is not a number of replicas'),
     ],
 )
 def test_a_class_that_hwameistor_refuses_has_no_pools(parameters: dict[str, str], problem: str) -> None:

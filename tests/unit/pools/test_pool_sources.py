@@ -262,7 +262,9 @@ def test_the_older_name_of_topolvm_is_known() -> None:
 def test_a_node_without_device_classes_is_not_known_and_a_number_that_is_none_is_told() -> None:
     found = topolvm(node("node-1"), topolvm_node("node-2", _00default="lots", ssd="1"))
     assert found.by_node == {}
-    assert found.problems == ('node node-2: annotation capacity.topolvm.io/00default says "lots", which is no amount',)
+    assert found.problems == (
+        'node node-2: annotation capacity.topolvm.io/00default says "lots", which is not an amount',
+    )
 
 
 def test_when_an_annotation_was_written_is_read_from_whoever_manages_it() -> None:
@@ -293,7 +295,9 @@ def test_pools_of_any_driver_may_stand_on_nodes() -> None:
     found = source.pools_of(class_of("csi.example"), Published(nodes))
     assert gibs(found) == {"node-1": [100.0, 100.0], "node-2": []}
     assert found.policy == ""
-    assert found.problems == ('node node-4: annotation example.com/pools says "100Gi,x", which is no list of amounts',)
+    assert found.problems == (
+        'node node-4: annotation example.com/pools says "100Gi,x", which is not a list of amounts',
+    )
 
 
 def test_a_key_may_name_the_class_and_labels_use_another_sign() -> None:
@@ -329,7 +333,7 @@ def test_a_program_prints_a_list_or_one_a_class() -> None:
     ("text", "problem"),
     [
         (b"", "it is empty"),
-        (b"no", "it is no JSON"),
+        (b"no", "it is not JSON"),
         (b"3", "neither a list nor an object"),
         (b"{}", "neither pools nor classes"),
         (b'{"pool": []}', 'unknown field "pool"'),
@@ -337,8 +341,8 @@ def test_a_program_prints_a_list_or_one_a_class() -> None:
         (b'[{"free": "1Gi", "used": "1"}]', 'the list[0]: unknown field "used"'),
         (b'[{"free": "1Gi", "name": "a"}, {"free": "1Gi", "name": "a"}]', 'two pools named "a"'),
         (b'[{"free": "-1"}]', "the list[0]"),
-        (b'{"pools": [], "policy": "fastest"}', 'policy "fastest" is none of'),
-        (b'{"classes": {"fast": 3}}', "classes.fast is no list"),
+        (b'{"pools": [], "policy": "fastest"}', 'policy "fastest" is not one of'),
+        (b'{"classes": {"fast": 3}}', "classes.fast is not a list"),
     ],
 )
 def test_what_is_no_list_of_pools_is_refused_as_a_whole(text: bytes, problem: str) -> None:

@@ -93,5 +93,5 @@ def test_an_endpoint_is_a_host_and_a_port(told: str, address: tuple[str, int] | 
 def test_endpoints_that_make_no_sense_are_wrong_usage() -> None:
     with pytest.raises(click.UsageError, match="only one of --metrics-address and --http-endpoint can be set"):
         endpoint_of(":1", ":2")
-    with pytest.raises(click.UsageError, match='"8080x" is no address to listen on'):
+    with pytest.raises(click.UsageError, match='"8080x" is not an address to listen on'):
         endpoint_of("8080x", "")

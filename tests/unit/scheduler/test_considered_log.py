@@ -153,6 +153,4 @@ async def test_a_failure_to_tell_changes_nothing(monkeypatch, caplog):
     monkeypatch.setattr(VolumeAccount, "by_row", broken)
     rig = await attempted(node("a"), capacity(node="a", free="9Gi"), claim("data", "2Gi"), pod_with("web", "data"))
     assert rig.claim("data").selected_node == "a"
-    assert [each.getMessage() for each in caplog.records if each.name == LOGGER] == [
-        "What was considered cannot be told"
-    ]
+    assert [each.getMessage() for each in caplog.records if each.name == LOGGER] == ["Decisions cannot be reported"]

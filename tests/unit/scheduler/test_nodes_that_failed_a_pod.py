@@ -76,7 +76,7 @@ async def test_the_while_grows_with_every_failure_and_ends():
         while_s.append(failed.failed(uid_of(web), "a", "no luck").until_s - began_at)
     assert while_s == [15.0, 30.0, 60.0, 120.0, 120.0, 120.0]
     assert failed.passed_over(web) == {
-        "a": "failed the pod 6 times after the decision, passed over until 2000-01-01T00:02:00Z: no luck"
+        "a": "failed the pod 6 times after the decision, ignored until 2000-01-01T00:02:00Z: no luck"
     }
     assert failed.passed_over(pod("other")) == {}, "it is this pod's affair"
     rig.clock.advance(120.0)
@@ -97,7 +97,7 @@ async def test_explain_of_the_same_engine_says_which_node_is_passed_over_and_why
     (failed,) = [each for each in told.nodes if each.passed_over]
     assert told.node != failed.name and failed.feasible and not failed.reasons
     assert failed.passed_over == (
-        "failed the pod once after the decision, passed over until 2000-01-01T00:00:15Z: "
+        "failed the pod once after the decision, ignored until 2000-01-01T00:00:15Z: "
         'running Bind plugin "DefaultBinder": somebody was faster'
     )
     assert told.message == f"fits on 2 of 2 nodes, of which {failed.name} failed it and is passed over"

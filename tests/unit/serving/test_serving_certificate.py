@@ -178,4 +178,4 @@ def test_an_expired_authority_is_an_error_with_a_remedy(tmp_path: Path):
     made(tmp_path, VirtualClock(START))
     with pytest.raises(TonnageError, match="has expired on 2039-12-30") as failed:
         made(tmp_path, VirtualClock(START + timedelta(days=3651)))
-    assert "every kubeconfig has to be handed out anew" in (failed.value.hint or "")
+    assert "every kubeconfig has to be handed out again" in (failed.value.hint or "")

@@ -87,7 +87,7 @@ async def test_a_damaged_row_is_named_and_its_key_is_kept_out(open_store, folder
             f'"{key}" is damaged in {folder / "log.sqlite3"} '
             f'(revision {damage[0].revision} of "{key}": {MISMATCH}) and is kept out'
         )
-        assert refused.value.hint == "delete it and make it anew, or restore a backup"
+        assert refused.value.hint == "delete it and create it again, or restore a backup"
     # All else goes on.
     assert (await store.create("nodes/new", says("new"))).revision > 6
 

@@ -63,20 +63,22 @@ def test_pools_and_pods_with_several_claims_are_told_about_guaranteed():
     several = [claim("a"), claim("b"), pod_with("p", "a", "b")]
     assert settings(recommended(*pools, *several)) == ("Ledger", "Bounded", "Prefer")
     why = recommended(*pools, *several).why["poolFit"]
-    assert "default/p" in why and "Guaranteed lets them go nowhere else" in why
+    assert "default/p" in why and "Guaranteed leaves the last ones out" in why
 
 
 def test_a_sum_larger_than_its_largest_volume_is_bounded():
     found = recommended(*NODES, driver(), storage_class(), capacity(node="n1", free="300Gi", maximum="100Gi"))
     assert settings(found) == ("Ledger", "Bounded", "Prefer")
-    assert "Strict would turn pods away" in found.why["legacyPools"]
+    assert "Strict would refuse pods" in found.why["legacyPools"]
 
 
 def test_sums_of_a_thin_driver_are_still_a_bound_and_what_would_weaken_it_is_said():
     sums = [capacity(node=n.name, free="100Gi") for n in NODES]
     found = recommended(*NODES, driver(), storage_class(), *sums, volume("pv", "90Gi", on="n1"))
     assert settings(found) == ("Ledger", "Bounded", "Prefer")
-    assert found.why["legacyPools"].endswith(f"Independent would let more pods in, claim by claim, {WEAKER}")
+    assert found.why["legacyPools"].endswith(
+        f"Independent, which checks each claim by itself, would let more pods in, {WEAKER}"
+    )
 
 
 @pytest.mark.parametrize("objects", [(), (driver(), storage_class(), capacity(node="n1", free="1Gi"))])

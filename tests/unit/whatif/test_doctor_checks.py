@@ -314,7 +314,7 @@ def test_a_pool_policy_that_is_none_is_found_on_classes_and_drivers():
     objects = [*without(healthy(), "StorageClass"), storage_class(pool_policy="emptiest")]
     finding = one("pool-policy-unreadable", *objects)
     assert finding.object == "StorageClass fast"
-    assert 'tonnage.dev/pool-policy="emptiest" is none of most-free, best-fit, first-fit, random, unknown' in (
+    assert 'tonnage.dev/pool-policy="emptiest" is not one of most-free, best-fit, first-fit, random, unknown' in (
         finding.message
     )
     assert finding.remedy.startswith("kubectl annotate storageclass fast --overwrite tonnage.dev/pool-policy=")

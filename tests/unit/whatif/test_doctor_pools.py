@@ -65,7 +65,7 @@ def test_pools_of_a_silent_source_are_found() -> None:
 def test_pools_that_nobody_keeps_any_more_are_told() -> None:
     left = kept("fast", "100Gi", **{POOLS_CHECKED_AT: "2020-01-01T00:00:00Z"})
     (finding,) = findings("pools-stale", *cluster("fast"), left)
-    assert "tonnage pools has not looked" in finding.message
+    assert "tonnage pools has not read" in finding.message
     assert "--remove" in finding.remedy
     fresh = kept("fast", "100Gi", **{POOLS_CHECKED_AT: "2999-01-01T00:00:00Z"})
     assert not findings("pools-stale", *cluster("fast"), fresh)

@@ -241,8 +241,8 @@ def test_pods_that_wait_already_are_tried_first():
     ("arguments", "message"),
     [
         ((), "--workload KIND/NS/NAME or --template FILE"),
-        (("--workload", "sts/shop/db", "--template", "x"), "one of the two"),
-        (("--workload", "sts/shop/db", "--nodes-needed"), "--nodes-needed goes with --node-template"),
+        (("--workload", "sts/shop/db", "--template", "x"), "give either --workload"),
+        (("--workload", "sts/shop/db", "--nodes-needed"), "--nodes-needed needs --node-template"),
     ],
 )
 def test_wrong_usage(arguments: tuple[str, ...], message: str):

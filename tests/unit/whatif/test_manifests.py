@@ -132,9 +132,7 @@ def test_of_two_objects_with_one_name_the_later_counts():
     assert not found.warnings
     found = read(["a.yaml", "x.yaml"])
     assert found.by_key["pods", "shop", "web"].doc["spec"]["containers"][0]["image"] == "j"
-    assert found.warnings == [
-        "x.yaml, document 2 (Pod shop/web) stands in a.yaml, document 1 too; the later one is used"
-    ]
+    assert found.warnings == ["x.yaml, document 2 (Pod shop/web) is in a.yaml, document 1 too; the later one is used"]
 
 
 def test_a_key_that_stands_twice_is_a_warning():
@@ -145,9 +143,7 @@ def test_a_key_that_stands_twice_is_a_warning():
 
 def test_a_server_may_know_more_fields_than_we_do():
     found = read_text(POD.replace("namespace: shop", 'namespace: shop, resourceVersion: "7"') + "future: 1\n")
-    assert found.warnings == [
-        'x.yaml, document 1 (Pod shop/web): passed over fields that Tonnage does not know: "future"'
-    ]
+    assert found.warnings == ['x.yaml, document 1 (Pod shop/web): ignored fields that Tonnage does not know: "future"']
 
 
 # -- what is wrong ----------------------------------------------------------------------------------------------------

@@ -113,14 +113,17 @@ def test_ctrl_c_ends_it_with_what_is_known(recording: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda text: "", "line 1: it is no recording"),
-        (lambda text: "kind: Scenario\n", "line 1: it is no recording"),
+        (lambda text: "", "line 1: this is not a recording"),
+        (lambda text: "kind: Scenario\n", "line 1: this is not a recording"),
         (lambda text: text.replace('"recording":1', '"recording":2'), "a recording of version 2; this Tonnage reads"),
         (lambda text: text.replace('"op":"open"', '"op":"close"'), 'op "close" is not known'),
         (lambda text: text.replace('"op":"open"', '"oops":1,"op":"open"'), "unknown field `oops`"),
         (lambda text: text.replace('"op":"pop"', '"op":"tick"'), "which was not popped before"),
-        (lambda text: text.replace("reservation: Ledger", "reservation: Lots"), "its configuration cannot be taken"),
-        (lambda text: text.replace("=true", "=maybe"), "its configuration cannot be taken"),
+        (
+            lambda text: text.replace("reservation: Ledger", "reservation: Lots"),
+            "this Tonnage cannot use its configuration",
+        ),
+        (lambda text: text.replace("=true", "=maybe"), "this Tonnage cannot use its configuration"),
     ],
 )
 def test_what_is_wrong_with_a_recording_is_told_with_its_line(recording: Path, change, told: str) -> None:

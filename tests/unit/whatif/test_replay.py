@@ -152,11 +152,11 @@ def test_a_pod_that_was_sent_to_a_node_cannot_be_scheduled_again():
 @pytest.mark.parametrize(
     ("options", "problem", "hint"),
     [
-        ({"on": "a"}, "is placed already: it is bound to a", "delete it, and apply it anew"),
-        ({"status": {"phase": "Failed"}}, "has ended (Failed)", "delete it, and apply it anew"),
+        ({"on": "a"}, "is placed already: it is bound to a", "delete it, and apply it again"),
+        ({"status": {"phase": "Failed"}}, "has ended (Failed)", "delete it, and apply it again"),
         (
             {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}},
-            "is being deleted; a scheduler passes it over",
+            "is being deleted, so schedulers ignore it",
             "leave out its metadata.deletionTimestamp",
         ),
     ],
@@ -187,11 +187,11 @@ def test_a_bound_pod_does_not_leave_its_node():
     run = replay(node("a"), node("b"), pod("x", on="a"))
     assert error(lambda: run.apply(pod("x"))) == (
         "pod default/x is bound to a and cannot be unbound",
-        "delete it, and apply it anew",
+        "delete it, and apply it again",
     )
     assert error(lambda: run.apply(pod("x", on="b"))) == (
         "pod default/x is bound to a and cannot be bound to b as well",
-        "delete it, and apply it anew",
+        "delete it, and apply it again",
     )
 
 

@@ -34,7 +34,7 @@ from tonnage.whatif.simulate.played_cluster import PlayedCluster
 from tonnage.whatif.sources import ClusterState
 
 NOW = datetime(2026, 11, 1, 12, 0, tzinfo=UTC)
-NOT_SEEN = "no scheduler named other is seen to run"
+NOT_SEEN = "no scheduler named other seems to run"
 
 
 DATA = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
@@ -158,7 +158,7 @@ def test_the_default_scheduler_is_doubted_only_where_pods_or_its_lease_show_it()
     assert seen_in([], [], now=NOW).nobody("default-scheduler") == ""
     waits = asks(schedulerName="default-scheduler")
     assert seen_in([waits], [], now=NOW).nobody("default-scheduler") == (
-        "no scheduler named default-scheduler is seen to run"
+        "no scheduler named default-scheduler seems to run"
     )
     gone = seen_in([], [lease("kube-scheduler", 5)], now=NOW).nobody("default-scheduler")
     assert gone == "the lease of scheduler default-scheduler ran out at 2026-11-01T11:55:15Z"
@@ -233,7 +233,7 @@ def test_pods_that_nobody_schedules_fit_never_now_and_take_no_room():
         question.try_changes()
         answer = question.answer()
         assert [each.message for each in answer.groups] == [
-            "1 pod is scheduled by nobody: no scheduler named other is seen to run",
+            "1 pod has no scheduler: none named other seems to run",
             "1 pod fits now",
         ]
         entry = next(each for each in answer.document() if each["pod"] == "default/waits")
@@ -242,7 +242,7 @@ def test_pods_that_nobody_schedules_fit_never_now_and_take_no_room():
         out = io.StringIO()
         print_pending(answer, TextPage(out))
         assert out.getvalue().startswith(
-            "2 pods are pending: 1 already fits and should start soon, 1 is scheduled by nobody\n"
+            "2 pods are pending: 1 already fits and should start soon, 1 has no scheduler\n"
         )
 
 
@@ -273,8 +273,8 @@ def test_doctor_finds_pods_that_nobody_schedules():
     state = state_of(node("a"), asks())
     found = examine(Facts.of_state(state, is_live=True), state, default_configuration())
     pending = next(each for each in found.findings if each.name == "pods-pending")
-    assert pending.message == "1 pod is scheduled by nobody: no scheduler named other is seen to run"
+    assert pending.message == "1 pod has no scheduler: none named other seems to run"
     assert pending.remedy == (
-        "start a scheduler with a profile named other, or make the pods anew with the schedulerName of one that runs"
+        "start a scheduler with a profile named other, or create the pods again with the schedulerName of one that runs"
     )
     assert "pods-would-stop-pending" not in {each.name for each in found.findings}

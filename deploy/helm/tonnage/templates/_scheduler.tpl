@@ -111,36 +111,3 @@ kube-scheduler's lease take turns. Looked up where Helm speaks to a cluster, by 
 {{- end -}}
 {{- end -}}
 {{- end -}}
-
-{{/* What a schema can refuse, but not in words. */}}
-{{- define "tonnage.rightValues" -}}
-{{- $scheduler := .Values.scheduler -}}
-{{- if and (eq $scheduler.mode "second") (not $scheduler.config) (eq $scheduler.schedulerName "default-scheduler") -}}
-{{- fail "scheduler.schedulerName must not be default-scheduler beside kube-scheduler, which serves it: name another, or replace kube-scheduler with scheduler.mode=only" -}}
-{{- end -}}
-{{- with $scheduler.config -}}
-{{- if ne (toString .kind) "KubeSchedulerConfiguration" -}}
-{{- fail (printf "scheduler.config.kind is %q: it must be KubeSchedulerConfiguration" (toString (default "" .kind))) -}}
-{{- end -}}
-{{- if not (has .apiVersion (list "kubescheduler.config.k8s.io/v1")) -}}
-{{- fail (printf "scheduler.config.apiVersion is %q: it must be kubescheduler.config.k8s.io/v1" (toString (default "" .apiVersion))) -}}
-{{- end -}}
-{{- $known := list "apiVersion" "kind" "clientConnection" "delayCacheUntilActive" "enableContentionProfiling" "enableProfiling" "extenders" "leaderElection" "parallelism" "percentageOfNodesToScore" "podInitialBackoffSeconds" "podMaxBackoffSeconds" "profiles" -}}
-{{- range $field, $_ := . -}}
-{{- if not (has $field $known) -}}
-{{- fail (printf "scheduler.config.%s is no field of KubeSchedulerConfiguration; there are %s" $field (join ", " $known)) -}}
-{{- end -}}
-{{- end -}}
-{{- if .extenders -}}
-{{- fail "scheduler.config.extenders: Tonnage has no extenders; take the section away" -}}
-{{- end -}}
-{{- $names := list -}}
-{{- range $number, $profile := default list .profiles -}}
-{{- $name := default "default-scheduler" $profile.schedulerName -}}
-{{- if has $name $names -}}
-{{- fail (printf "scheduler.config.profiles[%d].schedulerName is %q, as that of another profile: each needs its own" $number $name) -}}
-{{- end -}}
-{{- $names = append $names $name -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}

@@ -104,13 +104,13 @@ def serving_options(*, port: int) -> Option:
         ignored("--http2-max-streams-per-connection", because="HTTP/1.1 is spoken"),
         refused(
             "--tls-sni-cert-key",
-            because="one certificate is shown, whatever name is asked for",
+            because="one certificate is served for every name",
             instead="put all names into the certificate of --tls-cert-file",
         ),
         refused(
             "--tls-curve-preferences",
             because="OpenSSL chooses the key exchange",
-            instead="leave it out; --tls-min-version VersionTLS13 leaves modern ones alone",
+            instead="leave it out; --tls-min-version VersionTLS13 allows only modern ones",
         ),
     )
 
@@ -128,9 +128,9 @@ def tls_rules(flags: Flags) -> tuple[ssl.TLSVersion, tuple[str, ...]]:
         raise click.UsageError("--tls-cert-file and --tls-private-key-file go together")
     told = flags["tls_min_version"]
     if told in _TOO_OLD:
-        raise click.UsageError(f"--tls-min-version={told} is not supported: TLS 1.2 is the oldest that is spoken here")
+        raise click.UsageError(f"--tls-min-version={told} is not supported: TLS 1.2 is the oldest supported version")
     if told not in _VERSIONS:
-        raise click.UsageError(f'--tls-min-version "{told}" is none of VersionTLS12 and VersionTLS13')
+        raise click.UsageError(f'--tls-min-version "{told}" is neither VersionTLS12 nor VersionTLS13')
     return _VERSIONS[told], _ciphers(flags["tls_cipher_suites"])
 
 
@@ -138,7 +138,7 @@ def _ciphers(names: tuple[str, ...]) -> tuple[str, ...]:
     found: list[str] = []
     for name in names:
         if name in INSECURE_SUITES:
-            raise click.UsageError(f"--tls-cipher-suites: {name} is insecure and not spoken here; leave it out")
+            raise click.UsageError(f"--tls-cipher-suites: {name} is insecure and not supported; leave it out")
         if name not in CIPHER_SUITES and name not in _SUITES_OF_13:
             known = ", ".join((*CIPHER_SUITES, *_SUITES_OF_13))
             raise click.UsageError(f'--tls-cipher-suites: there is no "{name}"; there are {known}')
@@ -248,7 +248,7 @@ def _manifest(path: Path) -> Mapping[str, str]:
     mapping = found.get("allowListMapping", found) if isinstance(found, dict) else None
     if not isinstance(mapping, dict) or not all(isinstance(each, str) for each in mapping.values()):
         raise TonnageError(
-            f"{path} says nothing about labels", hint='write allowListMapping: {"metric,label": "value,value"}'
+            f"{path} has no allowListMapping", hint='write allowListMapping: {"metric,label": "value,value"}'
         )
     return mapping
 

@@ -112,7 +112,7 @@ def version_flag(program: str) -> Option:
         if value is None or value.lower() in ("false", "f", "0"):
             return
         if value.lower() not in ("true", "t", "1", "raw"):
-            raise click.BadParameter(f'"{value}" is none of true, false and raw', ctx, param)
+            raise click.BadParameter(f'"{value}" is not one of true, false and raw', ctx, param)
         echo(f"tonnage {__version__}, {program}")
         ctx.exit()
 
@@ -189,7 +189,7 @@ def lease_place_options(name: str) -> Option:
         click.option(
             "--leader-elect-resource-name",
             default=None,
-            help=f"Name of the lease; of the programs that use one name, one works at a time.  [default: {name}]",
+            help=f"Name of the lease; of all programs that share a lease, one works at a time.  [default: {name}]",
         ),
         click.option(
             "--leader-elect-resource-namespace", default=None, help="Namespace of the lease.  [default: kube-system]"

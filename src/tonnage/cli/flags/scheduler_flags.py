@@ -93,8 +93,7 @@ def configured(configuration: Configuration, flags: Flags) -> tuple[Configuratio
         configuration = _with_deprecated(configuration, flags)
     else:
         warnings += [
-            f"--{name.replace('_', '-')} does not count beside --config: write it in {flags['config_file']}"
-            for name in given
+            f"--{name.replace('_', '-')} is ignored with --config: write it in {flags['config_file']}" for name in given
         ]
         named = configuration.client_connection.kubeconfig
         if named and flags["kubeconfig_file"] is not None and str(flags["kubeconfig_file"]) != named:

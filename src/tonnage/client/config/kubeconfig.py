@@ -151,7 +151,7 @@ def read_cluster(entry: KubeconfigEntry) -> KubeconfigCluster:
     try:
         connection.context_of(cluster)
     except (ssl.SSLError, ValueError) as exc:
-        entry.wrong(field, f"this is no certificate in PEM form ({exc})")
+        entry.wrong(field, f"this is not a certificate in PEM form ({exc})")
     return cluster
 
 
@@ -204,7 +204,7 @@ def _with_certificate(entry: KubeconfigEntry, seen: _User, user: KubeconfigUser)
             KubeconfigCluster("", skip_tls_verify=True), connection.Certificate(certificate_pem, key_pem)
         )
     except (ssl.SSLError, ValueError) as exc:
-        entry.wrong("client-certificate", f"this is no certificate with its key in PEM form ({exc})")
+        entry.wrong("client-certificate", f"this is not a certificate with its key in PEM form ({exc})")
     if seen.client_certificate_data or seen.client_key_data:
         return replace(user, certificate_pem=certificate_pem, key_pem=key_pem)
     return replace(user, certificate_file=entry.beside(seen.client_certificate), key_file=entry.beside(seen.client_key))
@@ -254,7 +254,7 @@ def load_in_cluster(environ: Mapping[str, str] = os.environ, *, folder: Path = S
     server = _server(environ)
     if not server:
         raise TonnageError(
-            "this is no pod of a cluster: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not both set",
+            "not running in a pod: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not both set",
             hint="name a kubeconfig with --kubeconfig, or set $KUBECONFIG",
         )
     _read_mounted(folder, "token")
@@ -262,7 +262,7 @@ def load_in_cluster(environ: Mapping[str, str] = os.environ, *, folder: Path = S
     try:
         connection.context_of(cluster)
     except (ssl.SSLError, ValueError) as exc:
-        raise InvalidKubeconfig(str(folder / "ca.crt"), "", f"this is no certificate in PEM form ({exc})") from exc
+        raise InvalidKubeconfig(str(folder / "ca.crt"), "", f"this is not a certificate in PEM form ({exc})") from exc
     try:
         namespace = environ.get("POD_NAMESPACE", "") or (folder / "namespace").read_text().strip()
     except OSError:
@@ -316,7 +316,7 @@ def load(path: Path | None = None, *, context: str = "", environ: Mapping[str, s
         return load_in_cluster(environ)
     raise NoKubeconfig(
         f"no kubeconfig: {', '.join(map(str, looked_at))} {'is' if len(looked_at) == 1 else 'are'} not there, and this "
-        "is no pod of a cluster",
+        "does not run in a pod",
         hint="name one with --kubeconfig, or set $KUBECONFIG",
     )
 

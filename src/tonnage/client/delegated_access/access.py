@@ -322,7 +322,7 @@ class DelegatedAccess:
         try:
             answer = await self._authorizer.may(user, verb, path)
         except ReviewFailed as exc:
-            _log.warning("It cannot be told who may read: %s", exc.message)
+            _log.warning("Permissions cannot be checked: %s", exc.message)
             told = escape(f'Internal Server Error: "{request.path_qs}": {exc.message}', quote=False)
             return web.Response(status=500, text=f"{told}\n", headers={**_HEADERS, "X-Content-Type-Options": "nosniff"})
         return None if answer.allowed else _forbidden(user, verb, path, answer.reason)

@@ -175,7 +175,7 @@ def front_proxies_of(data: Mapping[str, str]) -> FrontProxies:
         try:
             found: Any = msgspec.json.decode(data.get(f"requestheader-{key}", "").strip() or "[]", type=list[str])
         except (msgspec.DecodeError, ValueError) as exc:
-            raise TonnageError(f"the ConfigMap {CONFIG_MAP}: requestheader-{key} is no list of texts") from exc
+            raise TonnageError(f"the ConfigMap {CONFIG_MAP}: requestheader-{key} is not a list of texts") from exc
         return tuple(found)
 
     def names(key: str) -> tuple[str, ...]:

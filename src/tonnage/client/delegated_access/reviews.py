@@ -108,7 +108,7 @@ class Reviews:
         try:
             return msgspec.json.decode(response.body, type=answer)
         except (msgspec.DecodeError, ValueError, RecursionError) as exc:
-            raise ReviewFailed(f"POST {path}: the answer is no review") from exc
+            raise ReviewFailed(f"POST {path}: the answer is not a review") from exc
 
     async def _send(self, request: Request) -> HttpResponse:
         """Raises Disconnected and the transport's other errors after the last useful try."""

@@ -198,7 +198,7 @@ class NamespaceController(QueueController):
                 Namespace, metadata["name"], {"metadata": same, "status": wanted}, subresource="status"
             )
         except (RequestEntityTooLarge, Invalid) as exc:  # it has no room for them, and goes all the same
-            _log.warning("What a namespace waits for is not told", namespace=metadata["name"], error=exc.message)
+            _log.warning("A namespace's conditions cannot be written", namespace=metadata["name"], error=exc.message)
             return doc
 
     async def _finalize(self, doc: Doc) -> None:

@@ -89,9 +89,9 @@ class NodeLifecycleController(QueueController):
         # Pods are evicted only now: which other nodes are lost decides how.
         change = self._zones.update(is_ready, self._clock.monotonic())
         if change is plan.DisruptionChange.ENTERED:
-            _log.warning("No node is ready: the fault may be ours, and no pod is turned out")
+            _log.warning("No node is ready: the fault may be here, and no pod is evicted")
         elif change is plan.DisruptionChange.LEFT:
-            _log.info("Some nodes are ready again: pods are turned out of lost ones")
+            _log.info("Some nodes are ready again: pods are evicted from lost ones")
             for node in self._nodes:
                 if health := self._healths.get(node.name):
                     self._healths[node.name] = replace(health, last_seen_at=self._measured_now(node))
@@ -182,7 +182,7 @@ class NodeLifecycleController(QueueController):
             self._to_taint.pop(node.name, None)
             if present:
                 await self._change_taints(node, lambda found, now: plan.with_no_execute(found, "", now))
-                _log.info("No pod is turned out of a node any more", node=node.name, ready=ready.status)
+                _log.info("No pod is evicted from a node any more", node=node.name, ready=ready.status)
             return
         key = plan.no_execute_key(ready)
         if key and present and key not in present:
@@ -212,7 +212,7 @@ class NodeLifecycleController(QueueController):
         except TonnageError as exc:
             _log.warning("A lost node could not be tainted; it is tried again", node=node.name, error=exc.message)
             return
-        _log.info("Pods are turned out of a lost node", node=node.name, taint=key)
+        _log.info("Pods are evicted from a lost node", node=node.name, taint=key)
         self._to_taint.pop(node.name, None)
 
     # -- writing ------------------------------------------------------------------------------------------------------

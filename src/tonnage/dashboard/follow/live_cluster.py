@@ -50,18 +50,18 @@ AWAY_AFTER_S: Final = 2.0
 SERVER: Final = "server"
 
 _MEANING: Final = {
-    "Node": "no node is shown but those that volumes name",
-    "Pod": "who waits and who uses a volume is not shown",
+    "Node": "only nodes that volumes name are shown",
+    "Pod": "pending pods and the pods of a volume are not shown",
     "PersistentVolume": "where volumes are is not shown",
-    "PersistentVolumeClaim": "claims are not shown, volumes without them are",
+    "PersistentVolumeClaim": "volumes are shown without their claims",
     "StorageClass": "which driver a class belongs to is not known",
     "CSINode": "attach limits are not shown",
     "CSIDriver": "which drivers rebuild volumes is not known",
     "CSIStorageCapacity": "free capacity is not shown",
-    "VolumeAttachment": "what is attached where is not shown",
-    "Event": "lanes lack what only Events tell",
+    "VolumeAttachment": "attachments are not shown",
+    "Event": "lanes lack the steps that only Events report",
 }
-_QUESTIONS: Final = "questions count them as none"
+_QUESTIONS: Final = "answers ignore them"
 
 
 class KindReading(NamedTuple):
@@ -120,9 +120,9 @@ def _away(away: list[KindReading], server: str) -> NoticeRow:
     failure = max(away, key=lambda each: each.failing_for_s).failure
     assert failure is not None
     if isinstance(failure, Unauthorized):
-        text = f"{server} does not know who asks: {failure.message}"
+        text = f"{server} does not accept these credentials: {failure.message}"
         return NoticeRow(severity="error", text=f"{text}; what is shown is old", hint=failure.hint or _AGAIN)
-    text = f"{server} does not answer: {failure.message}; what is shown was true before, and it is asked again"
+    text = f"{server} does not answer: {failure.message}; the page shows what was known before, and keeps asking"
     return NoticeRow(severity="error", text=text, hint=failure.hint or "")
 
 
@@ -372,7 +372,7 @@ class LiveCluster(ShownCluster):
                 self.collections.remove("notices", "scheduler")
             except TonnageError as exc:
                 memory = None
-                text = f"the scheduler cannot be asked: {exc.message}; what it keeps back and has decided is not shown"
+                text = f"the scheduler cannot be asked: {exc.message}; its reservations and decisions are not shown"
                 hint = exc.hint or (_LET_IN if isinstance(exc, NotLetIn) else "")
                 self.collections.put("notices", "scheduler", NoticeRow(text=text, hint=hint))
             self.model.tick(self.clock.now())

@@ -57,7 +57,7 @@ def _by_fault(driver: str, nodes: Sequence[str], faults: Iterable[Fault]) -> str
         return ""
     for node in nodes:
         if active_fault(faults, "stale-figures", node) is not None:
-            return f"the fault stale-figures is set on {node}: its driver tells what was free when the fault began"
+            return f"the fault stale-figures is set on {node}: its driver reports what was free when the fault began"
         if active_fault(faults, "dead", node) is not None:
             return f"the fault dead is set on {node}: its driver answers nothing, and these are its last figures"
     return ""
@@ -65,10 +65,10 @@ def _by_fault(driver: str, nodes: Sequence[str], faults: Iterable[Fault]) -> str
 
 def _by_keeper(objects: KnownObjects, capacity: CSIStorageCapacity, driver: str, nodes: Sequence[str]) -> str:
     if not driver:
-        return f"there is no StorageClass {capacity.storage_class_name}: nobody keeps these figures any more"
+        return f"there is no StorageClass {capacity.storage_class_name}: nobody updates these figures any more"
     if nodes and all(_lacks(objects, node, driver) for node in nodes):
         where = nodes[0] if len(nodes) == 1 else f"any of its {len(nodes)} nodes"
-        return f"the driver {driver} is not on {where} (CSINode): nobody keeps these figures any more"
+        return f"the driver {driver} is not on {where} (CSINode): nobody updates these figures any more"
     return ""
 
 
@@ -81,19 +81,19 @@ def _lacks(objects: KnownObjects, node: str, driver: str) -> bool:
 def _by_source(capacity: CSIStorageCapacity, now: datetime) -> str:
     annotations = capacity.metadata.annotations
     if problem := problem_with_annotated_pools(capacity):
-        return f"its annotation with pools cannot be read and is passed over: {problem}"
+        return f"its annotation with pools cannot be read and is ignored: {problem}"
     if not capacity.has_kept_pools:
         return ""
     source = annotations[POOLS_SOURCE]
     if since := annotations.get(POOLS_STALE_SINCE):
         return (
             f"the source of its pools, {source}, has been silent since {since}: the scheduler still counts with them, "
-            "less what it promised itself, until they are taken away"
+            "less what it promised itself, until they are removed"
         )
     if capacity.is_unchecked_since(now - CHECKED_WITHIN):
         return (
-            f"tonnage pools has not looked at their source, {source}, since {annotations[POOLS_CHECKED_AT]}: what was "
-            "made since is counted, and what was deleted is not seen"
+            f"tonnage pools has not read {source}, their source, since {annotations[POOLS_CHECKED_AT]}: volumes "
+            "created since are counted, deleted ones are not noticed"
         )
     return ""
 

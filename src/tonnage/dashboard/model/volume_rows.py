@@ -255,4 +255,4 @@ def _oddity(objects: KnownObjects, place: VolumePlace) -> str:
         return ""
     if place.node and place.node not in objects.nodes:
         return f"its node {place.node} is gone"
-    return "no node that there is reaches it"
+    return "no existing node reaches it"

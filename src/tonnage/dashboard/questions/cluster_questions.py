@@ -140,8 +140,8 @@ class PendingAnswers:
             question.try_changes(limit.check)
         except OutOfTime as exc:
             raise TonnageError(
-                f"{question.count} pods that wait were not explained to the end within {MOST_S:g} s",
-                hint="ask the command, which takes the time it needs: tonnage explain --pending -o json",
+                f"the {question.count} pending pods could not all be explained within {MOST_S:g} s",
+                hint="use the command, which has no time limit: tonnage explain --pending -o json",
             ) from exc
         return msgspec.json.encode(question.answer().document())
 
@@ -169,8 +169,8 @@ def drained(
     except OutOfTime as exc:
         if not preview.is_drained:
             raise TonnageError(
-                f"the drain was not rehearsed to its end within {MOST_S:g} s",
-                hint="ask for fewer nodes, or ask the command, which takes the time it needs: tonnage drain-preview",
+                f"the drain could not be simulated within {MOST_S:g} s",
+                hint="ask for fewer nodes, or use the command, which has no time limit: tonnage drain-preview",
             ) from exc
     return preview.document()
 

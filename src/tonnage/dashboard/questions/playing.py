@@ -140,7 +140,7 @@ MOST_COMING: Final = 100_000
 """Limit of a scenario's pods and nodes: some hundred MiB."""
 _TOLD: Final = 12
 """How many decisions a scenario's frame lists one by one."""
-_TAIL: Final = "the rest is left out: time was over"
+_TAIL: Final = "the rest is left out: the time limit was reached"
 
 
 class _IsFull(Exception):
@@ -151,7 +151,7 @@ def played(given: GivenFiles, asking: Asking, limit: QuestionLimit, *, seed: int
     """The frames of a replay or of a scenario, with notes. Raises TonnageError."""
     configuration, notes = _configuration(given, asking), list[str]()
     notes += configuration.notes
-    notes += [f"{each} is passed over: it is no YAML or JSON" for each in given.passed_over]
+    notes += [f"{each} is ignored: it is neither YAML nor JSON" for each in given.passed_over]
     film = Film(limit.check)
     try:
         if given.steps is not None:
@@ -251,7 +251,7 @@ def _why_there(answer: Explanation) -> Iterator[str]:
     elif best.total == chosen.total:
         alike = [each.name for each in others if each.total == chosen.total]
         more = f" and {len(alike) - 1} more" if len(alike) > 1 else ""
-        yield f"{chosen.total} points, as many as {alike[0]}{more}: the choice among them is by lot"
+        yield f"{chosen.total} points, as many as {alike[0]}{more}: one is drawn at random"
     else:
         yield f"{chosen.total} points; the next is {best.name} with {best.total}{_telling(chosen, best)}"
 

@@ -115,7 +115,7 @@ class Access:
         host, _ = _host_of(request)
         if host not in self._hosts:
             raise RequestRefused(421, f"{host or 'no host'} is not a name of this dashboard; ask for it by its address")
-        elsewhere = RequestRefused(403, "a page from elsewhere may not ask")
+        elsewhere = RequestRefused(403, "requests from pages of other sites are refused")
         origin = request.headers.get("Origin")
         own = f"{'https' if self._is_secure else 'http'}://{request.headers['Host'].lower()}"
         if origin is not None and origin.lower() != own:
@@ -186,7 +186,7 @@ def _host_of(request: web.BaseRequest) -> tuple[str, int | None]:
     """Name and port of the Host header. Raises RequestRefused for an invalid one."""
     asked = host_of(request)
     if asked is None:
-        raise RequestRefused(400, "the Host header is none")
+        raise RequestRefused(400, "the Host header is not a host name")
     return asked
 
 

@@ -282,7 +282,7 @@ def _capacity_lines(key: str, collections: Collections, now: datetime) -> Iterat
     capacities = collections.of(CapacityRow)
     capacity = capacities[key]
     pools = ", ".join(bytes_text(each) for each in capacity.pools) or "nothing told"
-    age = f", told {time_text(max((now - capacity.told_at).total_seconds(), 0))} ago" if capacity.told_at else ""
+    age = f", updated {time_text(max((now - capacity.told_at).total_seconds(), 0))} ago" if capacity.told_at else ""
     yield plain(f"class {capacity.storage_class}: {pools} free{age}")
     for held in capacity.reserved:
         amount = "all of it" if held.mode == "Object" else bytes_text(held.bytes)

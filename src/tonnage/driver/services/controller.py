@@ -104,7 +104,7 @@ class ControllerService(rpc.ControllerServicer):
         except StatusError as exc:
             return csi.ValidateVolumeCapabilitiesResponse(message=exc.message)
         if request.parameters and driver_parameters(request.parameters) != record.parameters:
-            return csi.ValidateVolumeCapabilitiesResponse(message="the volume was made with other parameters")
+            return csi.ValidateVolumeCapabilitiesResponse(message="the volume was created with other parameters")
         if request.volume_context:
             return csi.ValidateVolumeCapabilitiesResponse(message="volumes of this driver have no volume_context")
         if not request.mutable_parameters.items() <= record.mutable_parameters.items():

@@ -82,7 +82,7 @@ def require_records(
     stranger = _first_file(folder.path) if folder.is_new else None
     if stranger is not None:
         raise StateFolderError(
-            f"{folder.path} has contents and no records: {stranger.relative_to(folder.path)} is none of this driver's",
+            f"{folder.path} has contents and no records: this driver did not make {stranger.relative_to(folder.path)}",
             hint="name an empty folder, or one that this driver has used, with --state-dir",
         )
 

@@ -34,7 +34,7 @@ MOST_POOLS = 10_000
 class InvalidOutput(TonnageError):
     def __init__(self, problem: str) -> None:
         super().__init__(
-            f"the output is no list of pools: {problem}",
+            f"the output is not a list of pools: {problem}",
             hint='print JSON such as [{"name": "fast", "free": "100Gi"}]',
         )
 
@@ -73,7 +73,7 @@ def read_output(text: bytes) -> CommandOutput:
     try:
         found = msgspec.json.decode(text)
     except (msgspec.DecodeError, ValueError, RecursionError) as exc:
-        raise InvalidOutput(f"it is no JSON ({exc})" if text.strip() else "it is empty") from exc
+        raise InvalidOutput(f"it is not JSON ({exc})" if text.strip() else "it is empty") from exc
     if isinstance(found, list):
         return CommandOutput(_pools(found, "the list"))
     if not isinstance(found, dict):
@@ -83,7 +83,7 @@ def read_output(text: bytes) -> CommandOutput:
         raise InvalidOutput(f'unknown field "{unknown[0]}"; there are pools, classes and policy')
     policy, classes = found.get("policy", ""), found.get("classes", {})
     if policy and policy not in POOL_POLICIES:
-        raise InvalidOutput(f'policy "{policy}" is none of {", ".join(POOL_POLICIES)}')
+        raise InvalidOutput(f'policy "{policy}" is not one of {", ".join(POOL_POLICIES)}')
     if not isinstance(classes, dict) or not ("pools" in found or "classes" in found):
         raise InvalidOutput("it has neither pools nor classes")
     pools = _pools(found["pools"], "pools") if "pools" in found else None
@@ -93,7 +93,7 @@ def read_output(text: bytes) -> CommandOutput:
 
 def _pools(told: Any, where: str) -> tuple[Pool, ...]:
     if not isinstance(told, list) or len(told) > MOST_POOLS:
-        raise InvalidOutput(f"{where} is no list of at most {MOST_POOLS} pools")
+        raise InvalidOutput(f"{where} is not a list of at most {MOST_POOLS} pools")
     found: dict[str, Pool] = {}
     for number, entry in enumerate(told):
         pool = entry if isinstance(entry, dict) else {"free": entry}

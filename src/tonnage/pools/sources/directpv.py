@@ -41,7 +41,7 @@ class DirectPv(PoolSource):
         if _TIER in wanted:
             wanted[_TIER] = wanted[_TIER].title()
             if wanted[_TIER] not in _TIERS:
-                told = f"parameters[{_TIER}]: {storage_class.parameters[_TIER]} is none of {', '.join(_TIERS)}"
+                told = f"parameters[{_TIER}]: {storage_class.parameters[_TIER]} is not one of {', '.join(_TIERS)}"
                 return ClassPools(problems=(told,))
         claim_id, problems = wanted.pop(_CLAIM_ID, ""), list[str]()
         if claim_id:

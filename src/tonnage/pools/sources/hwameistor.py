@@ -37,10 +37,12 @@ class HwameiStor(PoolSource):
         parameters = storage_class.parameters
         disk_class, copies = parameters.get("poolClass", ""), copies_of(parameters.get("replicaNumber"))
         if disk_class not in _DISK_CLASSES:
-            return ClassPools(problems=(f'parameters.poolClass "{disk_class}" is none of {", ".join(_DISK_CLASSES)}',))
+            return ClassPools(
+                problems=(f'parameters.poolClass "{disk_class}" is not one of {", ".join(_DISK_CLASSES)}',)
+            )
         if copies is None:
             told = parameters.get("replicaNumber", "")
-            return ClassPools(problems=(f'parameters.replicaNumber "{told}" is no number of replicas',))
+            return ClassPools(problems=(f'parameters.replicaNumber "{told}" is not a number of replicas',))
         is_thin = parameters.get("thin", "").lower() == "true"
         name, problems = f"LocalStorage_Pool{disk_class}", list[str]()
         by_node = {}

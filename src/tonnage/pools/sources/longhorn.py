@@ -67,7 +67,7 @@ class Longhorn(PoolSource):
             what = "a number of replicas" if copies is None else "1, which strict-local needs"
             return ClassPools(problems=(f'parameters.numberOfReplicas "{told}" is not {what}',))
         if engine not in _DISK_TYPES:
-            return ClassPools(problems=(f'parameters.dataEngine "{engine}" is none of {", ".join(_DISK_TYPES)}',))
+            return ClassPools(problems=(f'parameters.dataEngine "{engine}" is not one of {", ".join(_DISK_TYPES)}',))
         nodes = newest_by_node((doc for doc in published.objects if "value" not in doc), problems)
         found: dict[str, NodePools] = {}
         for node, doc in nodes.items():
@@ -97,7 +97,7 @@ def _settings(objects: Iterable[Doc], engine: str, problems: list[str]) -> dict[
     for name, default in _DEFAULTS.items():
         text = told.get(name) or default
         if default.isdecimal() and not text.isdecimal():
-            problems.append(f'setting {name} is "{text}", which is no number: {default} is counted')
+            problems.append(f'setting {name} is "{text}", which is not a number: {default} is used')
         else:
             found[name] = text
     return found

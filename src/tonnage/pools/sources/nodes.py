@@ -39,7 +39,7 @@ class NodeTexts(PoolSource):
             found = [bytes_of(each) for each in words]
             if None in found:
                 where = "label" if self.is_label else "annotation"
-                problems.append(f'node {name_of(node)}: {where} {key} says "{text}", which is no list of amounts')
+                problems.append(f'node {name_of(node)}: {where} {key} says "{text}", which is not a list of amounts')
                 continue
             # With one key for all classes they share their pools.
             pools = tuple(Pool(f"{key}#{number}", free) for number, free in enumerate(found) if free is not None)

@@ -44,7 +44,7 @@ class TopoLvm(PoolSource):
             at = field_written_at(node, "metadata", "annotations", prefix + device_class)
             free = None if text is None else bytes_of(text)
             if text is not None and free is None:
-                problems.append(f'node {name}: annotation {prefix}{device_class} says "{text}", which is no amount')
+                problems.append(f'node {name}: annotation {prefix}{device_class} says "{text}", which is not an amount')
                 continue
             by_node[name] = NodePools((Pool(disk, free),) if free is not None else (), at)
         return ClassPools(by_node, "", tuple(problems))

@@ -272,14 +272,14 @@ class VolumeCreator(ProvisionerPart):
         wanted_bytes, has_bytes = asked.request.capacity_range.required_bytes, made_bytes(asked.request, made)
         if not made.volume_id:
             # A volume may exist without a known id: only the same request can find it.
-            raise NotProvisioned("the driver made a volume and did not tell its id", ProvisioningState.IN_BACKGROUND)
+            raise NotProvisioned("the driver made a volume and did not report its id", ProvisioningState.IN_BACKGROUND)
         why = ""
         if has_bytes < wanted_bytes:
             why = f"created volume capacity {has_bytes} less than requested capacity {wanted_bytes}"
         elif asked.request.HasField("volume_content_source") and not made.HasField("content_source"):
             why = "volume content source missing"
         elif made.ByteSize() > _MOST_BYTES:
-            why = f"the driver tells {made.ByteSize()} bytes about the volume, more than can be stored ({_MOST_BYTES})"
+            why = f"the driver describes the volume in {made.ByteSize()} bytes, more than can be stored ({_MOST_BYTES})"
         if not why:
             return persistent_volume(asked, made, self._driver_info, self._options, identity=self._identity)
         try:

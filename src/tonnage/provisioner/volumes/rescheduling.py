@@ -171,7 +171,7 @@ class Rescheduling(ProvisionerPart):
             pods = await self._client.list(Pod, namespace=claim.namespace, field_selector=_LIVE_PODS)
             nodes = tuple(self._nodes) if self._has_all_nodes else (await self._client.list(Node)).items
         except TonnageError as exc:
-            _log.warning("Pods cannot be told", claim=claim.key, error=exc.message)
+            _log.warning("Pods cannot be informed", claim=claim.key, error=exc.message)
             return
         for pod in pods.items:
             names = dict.fromkeys(pod.claim_names())

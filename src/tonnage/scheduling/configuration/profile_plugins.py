@@ -157,7 +157,7 @@ def _unknown_plugins(plugins: Plugins, catalogue: Mapping[str, KnownPlugin], pat
 
 def _remedy(name: str, catalogue: Iterable[str]) -> str:
     if name == "StorageCapacity":
-        return "leave it out: it is no plugin but an entry of pluginConfig, which VolumeBinding reads"
+        return "leave it out: it is not a plugin but an entry of pluginConfig, which VolumeBinding reads"
     if name in REMOVED_PLUGINS:
         return "leave it out: NodeVolumeLimits does what it did"
     return did_you_mean(name, catalogue) or "install the package that registers it, or leave it out"

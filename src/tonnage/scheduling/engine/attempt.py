@@ -129,7 +129,7 @@ def _asked(plugin: PostFilterPlugin, cycle: Cycle, diagnosis: Diagnosis) -> Post
     try:
         found = plugin.post_filter(cycle, diagnosis)
         if not isinstance(found, PostFilterResult):
-            raise TypeError(f"the answer is to be a PostFilterResult, not {found!r}")
+            raise TypeError(f"the answer must be a PostFilterResult, not {found!r}")
         return found
     except Exception:  # the scheduling loop must survive a failing plugin
         broken(plugin.name, cycle.pod)

@@ -81,7 +81,7 @@ async def _answer(
     try:
         status = await ask(placement.cycle, placement.node, api)
         if not isinstance(status, Status):
-            raise TypeError(f"the answer is to be a Status, not {status!r}")
+            raise TypeError(f"the answer must be a Status, not {status!r}")
         return status
     except PodIsOver:
         return OVER

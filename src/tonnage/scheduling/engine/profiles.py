@@ -82,7 +82,7 @@ class _Key:
 
 _log = logs.logger("tonnage.scheduler")
 
-NOT_OFFERED = "no installed package offers it; one that does names it in the entry-point group tonnage.plugins"
+NOT_OFFERED = "no installed package offers it in the entry-point group tonnage.plugins"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,7 @@ def _events_of(plugin: Plugin) -> tuple[EventHint, ...]:
     try:
         found = tuple(plugin.events())
         if not all(isinstance(mask, ClusterEvent) and (hint is None or callable(hint)) for mask, hint in found):
-            raise TypeError(f"events are to be pairs of a ClusterEvent and a hint or None, not {found!r}")
+            raise TypeError(f"events must be pairs of a ClusterEvent and a hint or None, not {found!r}")
         return found
     except Exception:
         _log.exception("A plugin failed", plugin=plugin.name)

@@ -51,7 +51,7 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin):
         return (RankedResidents, DisruptionBudgets)
 
     def counters(self) -> Iterable[PluginCounter]:
-        told = "Times that room was looked for among lesser pods."
+        told = "Attempts to make room by preempting pods of lower priority."
         yield PluginCounter("scheduler_preemption_attempts", told, self.attempts_total)
 
     def post_filter(self, cycle: Cycle, diagnosis: Diagnosis) -> PostFilterResult:

@@ -64,7 +64,7 @@ class NodeFailure:
     @property
     def told(self) -> str:
         times = "once" if self.times == 1 else f"{self.times} times"
-        return f"failed the pod {times} after the decision, passed over until {rfc3339(self.until)}: {self.why}"
+        return f"failed the pod {times} after the decision, ignored until {rfc3339(self.until)}: {self.why}"
 
 
 class FailedNodes:

@@ -165,7 +165,7 @@ class DriverFigures:
                 return by_sums, why
         unseen = sum(len(self.unseen(each)) for each in self.lagging)
         if self.lagging and not self.stale and unseen >= _ENOUGH:
-            return Provisioning.THIN, f"{unseen} volumes were made, and no figure was written because of one"
+            return Provisioning.THIN, f"{unseen} volumes were created, and no figure was written for any of them"
         calm_since = self.facts.now - _CALM
         settled = [
             each
@@ -173,7 +173,7 @@ class DriverFigures:
             if self._was_written_for_a_volume(each) and (each.metadata.updated_at or self.facts.now) < calm_since
         ]
         if not self.lagging and len(settled) >= _ENOUGH:
-            return Provisioning.THICK, f"{len(settled)} objects were written when volumes were made, and not since"
+            return Provisioning.THICK, f"{len(settled)} objects were written when volumes were created, and not since"
         return Provisioning.UNKNOWN, ""
 
     def _pairs(self, *, with_younger: bool) -> Iterable[Sequence[tuple[int, int]]]:
@@ -210,7 +210,7 @@ def _provisioning_by_sums(pairs: Iterable[Sequence[tuple[int, int]]]) -> tuple[P
             return Provisioning.THICK, f"free and used bytes add up to the same on {len(told)} nodes"
         is_level = max(frees) - min(frees) <= spread * _ROUNDING
         if is_level and len(told) > 2 and most_used * 10 >= min(frees) > 0:
-            return Provisioning.THIN, f"{len(told)} nodes tell the same free bytes, and their volumes differ"
+            return Provisioning.THIN, f"{len(told)} nodes report the same free bytes, although their volumes differ"
     return Provisioning.UNKNOWN, ""
 
 
@@ -298,7 +298,7 @@ def _of_one(facts: Facts, capacity: CSIStorageCapacity) -> Iterator[Finding]:
         yield CATALOGUE["pool-ids-unreadable"].about(
             capacity,
             f"the ids of its pools are ignored, and pools that it shares with other classes count twice: {problem}",
-            "see who writes it; tonnage pools writes one id for each pool",
+            "find out who writes it; tonnage pools writes one id for each pool",
             driver=driver,
         )
     if problem := problem_with_annotated_pools(capacity):
@@ -319,11 +319,11 @@ def _of_one(facts: Facts, capacity: CSIStorageCapacity) -> Iterator[Finding]:
     elif capacity.is_unchecked_since(facts.now - _CHECKED_WITHIN):
         yield CATALOGUE["pools-stale"].about(
             capacity,
-            f"tonnage pools has not looked at the source of its pools, {capacity.metadata.annotations[POOLS_SOURCE]}, "
-            f"since {capacity.metadata.annotations[POOLS_CHECKED_AT]}: what was made since is counted, and what was "
-            "deleted is not seen",
-            "see that tonnage pools runs; if it is not to, take its pools away with tonnage pools --remove, "
-            f"{WEAKER}: several claims of a pod are then checked against the sum only",
+            f"tonnage pools has not read {capacity.metadata.annotations[POOLS_SOURCE]}, the source of its pools, since "
+            f"{capacity.metadata.annotations[POOLS_CHECKED_AT]}: volumes created since are counted, deleted ones are "
+            "not noticed",
+            "check that tonnage pools runs; if it should not run any more, remove its pools with tonnage pools "
+            f"--remove, {WEAKER}: several claims of a pod are then checked against the sum only",
             driver=driver,
         )
     elif free_bytes(capacity) is None:

@@ -197,9 +197,10 @@ def _size_rules(facts: Facts) -> Iterator[Finding]:
     for (driver, known), names in lacking.items():
         yield CATALOGUE["size-rules-missing"].about(
             f"StorageClass {', '.join(names)}",
-            f"{driver} makes larger volumes than claims ask for, and nobody says so: a claim that just fits is sent to "
-            "a node where its volume cannot be made",
-            f'tonnage pools says so, or kubectl annotate storageclass {shlex.join(names)} {SIZE_RULES}="{known}"',
+            f"{driver} makes larger volumes than claims ask for, and no annotation says so: a claim that just fits is "
+            "sent to a node where its volume cannot be made",
+            "run tonnage pools, which sets it, or kubectl annotate storageclass "
+            f'{shlex.join(names)} {SIZE_RULES}="{known}"',
             driver=driver,
         )
 

@@ -146,8 +146,8 @@ def unpublished_findings(facts: Facts) -> Iterator[Finding]:
                 yield CATALOGUE["capacity-not-published"].about(
                     each,
                     f"{name} publishes no capacity: its pods are sent to nodes without room",
-                    f"run tonnage pools --source {source} --create-objects: it reads the room where this driver tells "
-                    "it, and has it checked",
+                    f"run tonnage pools --source {source} --create-objects: it reads the free space where this "
+                    "driver reports it, and has it checked",
                     driver=name,
                 )
 
@@ -160,7 +160,7 @@ _PUBLISH = (
 
 def _opted_out(found: StorageClass, source: str | None) -> str:
     return (
-        f"run tonnage pools --source {source or '…'} --create-objects, or, if it is to run no more, "
+        f"run tonnage pools --source {source or '…'} --create-objects, or, if it should not run any more, "
         f"kubectl annotate storageclass {shlex.quote(found.name)} {CHECK_CAPACITY}-, {WEAKER}"
     )
 

@@ -167,7 +167,7 @@ def _head(page: TextPage, found: Examination) -> None:
     objects = {**known, "capacity object": facts.capacities}
     page.say(text(", ".join(count_text(len(each), noun) for noun, each in objects.items())))
     if found.is_partial:
-        page.say(text("This was interrupted; what decisions on pods would tell is not complete.", style="bold yellow"))
+        page.say(text("This was interrupted; the checks of pods are not complete.", style="bold yellow"))
 
 
 def _folded(findings: Iterable[Finding]) -> list[Sequence[Finding]]:

@@ -41,7 +41,7 @@ def _left_behind(facts: Facts, volume: PersistentVolume) -> Iterator[Finding]:
     if rebuilds_volumes(facts.drivers.get(driver)):
         yield CATALOGUE["volume-awaits-rebuild"].about(
             volume,
-            f"the nodes of this volume {whose} are gone; {driver} makes it anew where its pod goes",
+            f"the nodes of this volume {whose} are gone; {driver} rebuilds it where its pod goes",
             "nothing to do; a pod that waits for it needs a node with room for it",
             driver=driver,
         )
@@ -71,7 +71,7 @@ def _of_claim(facts: Facts, claim: PersistentVolumeClaim) -> Iterator[Finding]:
             yield CATALOGUE["claim-of-missing-class"].about(
                 claim,
                 f"it asks for StorageClass {claim.class_name}, which does not exist",
-                "make the class, or delete the claim and make it with another storageClassName",
+                "create the class, or delete the claim and create it with another storageClassName",
             )
         return
     volume = facts.volumes.get(claim.spec.volume_name)
@@ -79,7 +79,7 @@ def _of_claim(facts: Facts, claim: PersistentVolumeClaim) -> Iterator[Finding]:
         yield CATALOGUE["rebuild-stuck"].about(
             claim,
             f"its volume {volume.name} is to be rebuilt on {selected}, and {why}",
-            "delete its pod, so that it is placed anew: another node is chosen by its capacity",
+            "delete its pod, so that it is placed anew: the scheduler chooses another node by its capacity",
             driver=driver,
         )
 
@@ -108,8 +108,8 @@ def _nominations(facts: Facts) -> Iterator[Finding]:
             yield CATALOGUE["nomination-of-missing-node"].about(
                 pod,
                 f"status.nominatedNodeName is {expected}, and there is no such node",
-                "nothing to do: who proposed it (a cluster autoscaler) may still bring it, "
-                "and others are tried meanwhile",
+                "nothing to do: whoever proposed it (a cluster autoscaler) may still create the node, and other nodes "
+                "are tried meanwhile",
             )
 
 
@@ -128,10 +128,10 @@ def pending_findings(answer: PendingAnswer) -> Iterator[Finding]:
 def _remedy(group: PendingGroup) -> str:
     if group.cause.kind == causes.NOBODY:
         return (
-            f"start a scheduler with a profile named {group.cause.about}, or make the pods anew with the schedulerName "
-            "of one that runs"
+            f"start a scheduler with a profile named {group.cause.about}, or create the pods again with the "
+            "schedulerName of one that runs"
         )
     if not group.helps:
-        return "`tonnage explain --pending` shows the details; no single change that was tried makes them fit"
+        return "`tonnage explain --pending` shows the details; no single change that was tried would help"
     best = group.helps[0]
     return f"{best.change}: that would let {group.whom_helps(best)} in"

@@ -103,8 +103,8 @@ def _reservation(publishing: Mapping[str, DriverFigures]) -> tuple[Reservation, 
     slow = [name for name, each in publishing.items() if each.stale or each.provisioning is Provisioning.THIN]
     if slow:
         return Reservation.LEDGER, (
-            f"figures of {named(slow)} lag behind; promised bytes are counted until the figures show them; Object"
-            f" would hold back whole capacity objects that long"
+            f"figures of {named(slow)} lag behind; promised bytes are counted until the figures show them; Object "
+            "would hold back whole capacity objects for that long"
         )
     return Reservation.LEDGER, "promised bytes are counted until the figures show them; no pod waits for a refresh"
 
@@ -113,17 +113,17 @@ def _why_bounded(publishing: Mapping[str, DriverFigures]) -> str:
     sums = {name: each for name, each in publishing.items() if each.sums}
     thin = [name for name, each in sums.items() if each.provisioning is Provisioning.THIN]
     if not sums:
-        return "every object lists its pools: it is not read" if publishing else "no object is read"
+        return f"it is not used, since {'every object lists its pools' if publishing else 'there are no objects'}"
     if thin and len(thin) == len(sums):
         return (
-            f"{named(thin)} tells sums that do not follow its volumes; Independent would let more pods in, claim by "
-            f"claim, {WEAKER}"
+            f"{named(thin)} reports sums that do not change with its volumes; Independent, which checks each claim by "
+            f"itself, would let more pods in, {WEAKER}"
         )
     several = [name for name, each in sums.items() if each.sums_beyond_one_volume]
     if several:
         return (
-            f"{named(several)} tells a sum larger than its largest volume: both bind, and Strict would turn pods away "
-            "that run today"
+            f"{named(several)} reports a sum larger than its largest volume: both are limits, and Strict would refuse "
+            "pods that run today"
         )
     return f"{named(list(sums))} reports one number in each object: Strict and Bounded then mean the same"
 
@@ -137,8 +137,8 @@ def _why_preferred(facts: Facts, publishing: Mapping[str, DriverFigures]) -> str
         return "no pod has several claims of a class whose driver picks among pools"
     return (
         f"{named(sorted(picking))} picks among several pools, and pods have several claims of one class "
-        f"({named(pods)}): they go first where they fit however it picks, and only then where a bad pick may refuse a "
-        "volume; Guaranteed lets them go nowhere else"
+        f"({named(pods)}): nodes where they fit whatever pools it picks come first, nodes where a bad pick may refuse "
+        "a volume come last; Guaranteed leaves the last ones out"
     )
 
 

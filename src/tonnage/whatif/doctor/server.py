@@ -178,7 +178,7 @@ async def _scheduler_access(
             left_out = _LEFT_OUT - granted
             return account.name, [each for each in found if each.permission.right not in left_out]
         if found[0].is_allowed is FactAnswer.UNKNOWN:
-            why = f"what the scheduler's account may could not be asked: {found[0].why}"
+            why = f"could not ask what the scheduler's account may do: {found[0].why}"
             break
     ours = await _access(client, scheduler_permissions(own[0] if own is not None else LEASE_NAMESPACE))
     return us, [

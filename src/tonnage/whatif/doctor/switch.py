@@ -198,9 +198,9 @@ def switch_findings(found: SwitchComparison) -> Iterable[Finding]:
     if found.moves:
         yield CATALOGUE["pods-would-move"].about(
             f"Pod {named(found.moves)}",
-            f"{_pods(len(found.moves))} would not be let in where {'it runs' if len(found.moves) == 1 else 'they run'} "
-            "if made anew, but elsewhere",
-            "nothing to do: pods that run are left alone",
+            f"{_pods(len(found.moves))} would not fit again where {'it runs' if len(found.moves) == 1 else 'they run'},"
+            " but would on another node",
+            "nothing to do: running pods stay where they are",
         )
 
 

@@ -302,7 +302,7 @@ def _headline(preview: Preview) -> Iterable[Text]:
         told.append(f"{len(outcome.lost)} {'is' if len(outcome.lost) == 1 else 'are'} lost")
     told.append(f"{size(outcome.bytes_rebuilt)} rebuilt" if outcome.bytes_rebuilt else "nothing is rebuilt")
     if outcome.holds:
-        yield assembled(("every pod finds a node", "bold green"), f": {', '.join(told)}")
+        yield assembled(("no pod is stuck", "bold green"), f": {', '.join(told)}")
     else:
         stuck = count_text(len(outcome.stuck), "pod is stuck", "pods are stuck")
         yield assembled((stuck, "bold red"), f"; {', '.join(told)}")

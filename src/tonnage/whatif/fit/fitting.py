@@ -189,7 +189,7 @@ def _counted(
     if counted.refusal is None or counted.refused is None or counted.is_interrupted:
         return answer
     try:
-        with phase("looking for what would let the next one in") as step:
+        with phase("looking for changes that let the next one fit") as step:
             found = Remedies(cluster.as_replay(), counted.refused, counted.refusal, step).found()
             return dataclasses.replace(answer, remedies=tuple(found))
     except INTERRUPTIONS:
@@ -251,7 +251,7 @@ class FitAnswer:
         if counted.refusal is not None and counted.refusal.held_back:
             told += f": {counted.refusal.held_back}"
         if not self.is_sure and not self.note:
-            told += " (not all that the driver may choose was looked at)"
+            told += " (not every choice of the driver was tried)"
         total = self.asked.wanted + self.asked.present
         if self.asked.wanted and total > 1:
             told += f"; {self.asked.present + min(counted.count, self.asked.wanted):,} of {total:,} replicas"

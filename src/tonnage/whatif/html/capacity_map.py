@@ -54,7 +54,7 @@ def capacity_map(
 ) -> Html:
     """Draw disks. `marked` claims are highlighted. Maps to be compared share their `scales`."""
     if not disks:
-        empty = "No capacity object tells of any disk, so there is nothing to draw."
+        empty = "No capacity object lists a disk, so there is nothing to draw."
         return figure(name, title, note, paragraph(empty, "empty"))
     drawn = disks[:MOST_ROWS]
     scales = scales if scales is not None else scales_of(drawn)

@@ -23,7 +23,7 @@ def drain_page(answer: Answer) -> HtmlPage:
     stuck = len(answer["stuck"])
     page.figure("stuck", number_text(stuck), "bad" if stuck else "good")
     page.figure("rebuilt", bytes_text(_rebuilt(answer)["total"]))
-    page.figure("every pod finds a node", _yes(answer["holds"]), _tone(answer["holds"]))
+    page.figure("no pod is stuck", _yes(answer["holds"]), _tone(answer["holds"]))
     one_more = answer.get("survivesOneMore", {})
     page.figure("if one more node fails", _yes(one_more.get("holds")), _tone(one_more.get("holds")))
     page.section("disks", "Before and after", *_maps(answer))
@@ -38,10 +38,10 @@ def drain_page(answer: Answer) -> HtmlPage:
 
 def _lead(answer: Answer) -> str:
     if answer["holds"] is None:
-        return "It is not known yet whether every pod finds a node."
+        return "It is not known yet whether a pod is stuck."
     if answer["holds"]:
         moves = count_text(len(answer["moves"]), "pod")
-        return f"Every pod finds a node: {moves} {'moves' if len(answer['moves']) == 1 else 'move'}."
+        return f"No pod is stuck: {moves} {'moves' if len(answer['moves']) == 1 else 'move'}."
     stuck = count_text(len(answer["stuck"]), "pod")
     return f"{stuck} {'has' if len(answer['stuck']) == 1 else 'have'} nowhere to go."
 
@@ -125,7 +125,7 @@ def _data(answer: Answer) -> list[Html]:
     return [
         *table(("What stays", "On", "Claim", "Bytes", "Used by"), "wnn1w", behind),
         *table(("Pod", "Volume", "What", "Bytes"), "nww1", lost, "Data that is lost with its pod"),
-        *table(("Pod", "On", "Why"), "nnw", pods, "Pods that nobody makes again"),
+        *table(("Pod", "On", "Why"), "nnw", pods, "Pods that no controller creates again"),
     ]
 
 

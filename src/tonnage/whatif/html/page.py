@@ -102,7 +102,7 @@ class HtmlPage:
         if self.lead:
             header.append(paragraph(self.lead, "lead"))
         if self.is_partial:
-            said = "This was interrupted before its end: what is here holds, and something may be missing."
+            said = "This was interrupted: what is here is right, but something may be missing."
             header.append(paragraph(said, "partial"))
         if self._figures:
             header.append(element("dl", *self._figures, class_="figures"))

@@ -34,7 +34,7 @@ def doctor_page(answer: Answer) -> HtmlPage:
     by_severity = {name: [each for each in found if each["severity"] == name] for name, _, _ in _SEVERITIES}
     lead = "Nothing has to be done."
     if by_severity["error"]:
-        lead = "Some storage cannot be used rightly as it stands. Each finding has its remedy."
+        lead = "Some storage cannot be used as it is. Each finding has its remedy."
     elif by_severity["warning"]:
         lead = "Pods run, but something is wrong or will be. Each finding has its remedy."
     page = HtmlPage("doctor", f"What Tonnage finds in {source}", lead, bool(answer.get("partial")))
@@ -131,7 +131,7 @@ def fit_page(answer: Answer) -> HtmlPage:
     page.section("places", "Where they fit", *_places(answer))
     note = (
         "Hatched claims are promised: those of the replicas that fit, and others that wait for their volume. "
-        "Which pool a driver picks is its own choice; where nobody knows it, the worst one is drawn."
+        "Where it is not known which pool the driver picks, the worst pool is drawn."
     )
     disks = capacity_map("disks-map", "Pools and claims once they are placed", answer["disks"], note=note)
     page.section("disks", "The disks, with them", disks)

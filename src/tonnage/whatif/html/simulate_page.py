@@ -45,7 +45,7 @@ def simulate_page(answer: Mapping[str, Any]) -> HtmlPage:
         page.figure("refused volumes", number_text(run["refusedVolumes"]), "bad" if run["refusedVolumes"] else "good")
         page.figure("running within, of half the pods", _seconds(run["timeToRunning"]["p50"]))
         page.figure("of 99 in 100", _seconds(run["timeToRunning"]["p99"]))
-    page.section("runs", "What each run comes to", _totals(runs))
+    page.section("runs", "Results of each run", _totals(runs))
     page.section("utilisation", "Utilisation over time", *_utilisation(runs))
     page.section("waits", "Waits", *_waits(runs))
     page.section("refused", "Refused volumes", *_refused(runs))
@@ -138,7 +138,7 @@ def _parting(difference: Mapping[str, Any]) -> Html:
     one, other = difference["between"]
     parts, parting = [element("h3", f"{one} and {other}")], difference["parting"]
     if parting is None:
-        parts.append(paragraph("They decide the same at the same times."))
+        parts.append(paragraph("Both make the same decisions at the same times."))
     else:
         said = (
             f"They part at {time_text(parting['at'])}, at decision {parting['decision'] + 1:,}, about {parting['pod']}."

@@ -238,9 +238,9 @@ def sentence(cause: PendingCause, pods: int, owners: Sequence[str], needs: Mappi
     words = {
         FITS: f"{'fits' if is_one else 'fit'} now",
         ASSUMED: f"{are} on {'its' if is_one else 'their'} way to a node",
-        TERMINATING: f"{are} being deleted; a scheduler passes {'it' if is_one else 'them'} over",
+        TERMINATING: f"{are} being deleted, so schedulers ignore {'it' if is_one else 'them'}",
         FOREIGN: f"{wait} for scheduler {cause.about}, which this configuration does not have",
-        NOBODY: f"{are} scheduled by nobody: no scheduler named {cause.about} is seen to run",
+        NOBODY: f"{'has' if is_one else 'have'} no scheduler: none named {cause.about} seems to run",
         GATED: f"{are} not tried: {cause.about}",
         STORAGE: f"{wait} for {sizes}{at}",
         RESERVED: f"{wait} for capacity of class {cause.about}{at} that is reserved for others",

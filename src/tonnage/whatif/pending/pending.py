@@ -256,7 +256,7 @@ class PendingQuestion:
         told = (half_made_in(each.explanation.message) for each in pods if each.explanation is not None)
         stuck = list(dict.fromkeys(filter(None, told)))
         if stuck:
-            more = f" {len(stuck) - 1:,} more are stuck alike." if len(stuck) > 1 else ""
+            more = f" {len(stuck) - 1:,} more are stuck in the same way." if len(stuck) > 1 else ""
             message = f"{message}. {stuck[0]}{more}"
         keys = {each.key for each in pods}
         ordered = [
@@ -295,7 +295,7 @@ def print_pending(answer: PendingAnswer, page: TextPage) -> None:
         return
     told = [f"{fitting:,} already {'fits' if fitting == 1 else 'fit'} and should start soon"] if fitting else []
     left = count - fitting - alone
-    told += [f"{alone:,} {'is' if alone == 1 else 'are'} scheduled by nobody"] if alone else []
+    told += [f"{alone:,} {'has' if alone == 1 else 'have'} no scheduler"] if alone else []
     told += [f"{left:,} {'does' if left == 1 else 'do'} not fit"] if left else []
     if len(told) == 1:
         number, _, rest = told[0].partition(" ")
@@ -314,7 +314,7 @@ def print_pending(answer: PendingAnswer, page: TextPage) -> None:
         page.table(FittedTable(("PODS", "CHANGE"), "1w", rows))
     elif left and not answer.is_partial:
         page.blank()
-        page.say(text("No single change that was tried lets any of them in.", style="dim"))
+        page.say(text("No single change that was tried would help.", style="dim"))
 
 
 def _print_group(group: PendingGroup, page: TextPage) -> None:

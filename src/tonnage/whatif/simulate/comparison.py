@@ -227,7 +227,7 @@ Document = Mapping[str, Any]
 def show(comparison: Comparison, page: TextPage) -> None:
     documents = {name: result.document for name, result in comparison.results.items()}
     if comparison.is_partial:
-        page.say(text("PARTIAL: cut short; the figures tell of what happened until then", style="bold yellow"))
+        page.say(text("PARTIAL: interrupted; the figures cover what happened until then", style="bold yellow"))
     if not documents:
         return
     first = next(iter(documents.values()))

@@ -132,7 +132,7 @@ class NodeEvents:
     def recover(self, name: str) -> None:
         """The node reports again; pods that were deleted meanwhile disappear."""
         self._change(name, without_taints=(UNREACHABLE, OUT_OF_SERVICE))
-        self._finish(name, "its node was not heard of")
+        self._finish(name, "its node stopped reporting")
         self._confine(name)
 
     def remove(self, name: str) -> None:

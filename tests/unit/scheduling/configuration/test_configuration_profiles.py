@@ -128,7 +128,7 @@ def test_a_plugin_class_says_where_it_takes_part() -> None:
         (
             "{multiPoint: {enabled: [{name: StorageCapacity}]}}",
             'profiles[0].plugins.multiPoint.enabled: PreFilterPlugin "StorageCapacity" does not exist',
-            "leave it out: it is no plugin but an entry of pluginConfig, which VolumeBinding reads",
+            "leave it out: it is not a plugin but an entry of pluginConfig, which VolumeBinding reads",
         ),
         (
             "{multiPoint: {enabled: [{name: EBSLimits}]}}",

@@ -1,4 +1,4 @@
-"""Text to document: what bare words mean, which fields stand twice, what is no YAML and no JSON."""
+"""Text to document: what bare words mean, which fields stand twice, what is not YAML and no JSON."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def test_a_promise_rests_when_its_claim_cannot_be_made_and_wakes_who_was_turned_
     assert rig.released == [NODE_1]
     (resting,) = rig.ledger.resting()
     assert (resting.claims, resting.pod, resting.uid, resting.bytes) == (("default/data",), "default/web", NODE_1, 0)
-    assert resting.why == f"rests and keeps nothing back: its volume cannot be made: {INVALID}"
+    assert resting.why == f"keeps nothing back: its volume cannot be made: {INVALID}"
     assert rig.ledger.holds() == []
     assert rig.ledger.ended["refusal"] == 1
 

@@ -52,7 +52,7 @@ def test_pools_go_before_all_other_figures():
 def test_an_annotation_that_cannot_be_read_is_told_of_and_passed_over(caplog: pytest.LogCaptureFixture):
     assert room_of(annotated("100Gi,lots", free="7Gi"), STRICT) == Room((7 * GI,))
     assert [record.getMessage() for record in caplog.records] == [
-        "The pools of a capacity object cannot be read and are passed over"
+        "The pools of a capacity object cannot be read and are ignored"
     ]
 
 

@@ -103,7 +103,7 @@ def test_a_run_that_is_stopped_tells_what_is_known(tmp_path: Path) -> None:
     assert document["partial"] and list(document["runs"]) == ["default"] and document["differences"] == []
     assert document["runs"]["default"]["partial"]
     assert document["runs"]["default"]["arrived"] > 0
-    assert written(found).startswith("PARTIAL: cut short")
+    assert written(found).startswith("PARTIAL: interrupted")
 
 
 def written(found: Any) -> str:

@@ -182,7 +182,7 @@ def _annotated(capacity: CSIStorageCapacity) -> tuple[Quantity, ...]:
         return _parsed(text)
     except InvalidQuantity as exc:
         _log.warning(
-            "The pools of a capacity object cannot be read and are passed over",
+            "The pools of a capacity object cannot be read and are ignored",
             object=f"CSIStorageCapacity {capacity.key}",
             field=f"metadata.annotations[{AVAILABLE_CAPACITIES}]",
             value=text,
@@ -224,7 +224,7 @@ def problem_with_policy(found: StorageClass | CSIDriver) -> str:
     """Why the pool-policy annotation is invalid; empty if it is valid or missing."""
     if POOL_POLICY not in found.metadata.annotations or said_policy(found.pool_policy) is not None:
         return ""
-    return f'{POOL_POLICY}="{found.pool_policy}" is none of {", ".join(POOL_POLICIES)}'
+    return f'{POOL_POLICY}="{found.pool_policy}" is not one of {", ".join(POOL_POLICIES)}'
 
 
 def pool_policy_of(found: StorageClass | None, driver: CSIDriver | None) -> PoolPolicy:

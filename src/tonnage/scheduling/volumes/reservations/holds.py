@@ -155,7 +155,7 @@ AGAIN_S = 5.0
 _SET_BACK = timedelta(minutes=1)
 """Stamps that go back by more than this mean that the server's clock was set back."""
 WAITS_FOR_REFRESH = "bound; waits for the object to be refreshed"
-RESTS = "rests and keeps nothing back: its volume cannot be made"
+RESTS = "keeps nothing back: its volume cannot be made"
 REFRESH, FAILURE, DELETION, TIMEOUT, REFUSAL = "refresh", "failure", "deletion", "timeout", "refusal"
 CAUSES = (REFRESH, FAILURE, DELETION, TIMEOUT, REFUSAL)
 """Why a hold ended:

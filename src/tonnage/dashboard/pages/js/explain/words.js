@@ -34,7 +34,7 @@ export function whyChosen(chosen, nodes) {
   const best = Math.max(...scored.map(node => node.total));
   if (winner.total < best) return `${chosen} is the node that the pod is nominated to; others score more.`;
   const ties = scored.filter(node => node.total === best).length;
-  if (ties > 1) return `${ties.toLocaleString("en")} nodes share the best total of ${best}; the choice among them is by lot, and the same for the same input.`;
+  if (ties > 1) return `${ties.toLocaleString("en")} nodes share the best total of ${best}; one is drawn at random, always the same one for the same input.`;
   const second = scored.filter(node => node !== winner).reduce((found, node) => (node.total > found.total ? node : found));
   const leads = Object.keys(winner.scores)
     .map(name => [name, winner.scores[name] - (second.scores[name] ?? 0)])

@@ -109,7 +109,7 @@ function showHeadline(element, answer) {
   if (answer.count) {
     const told = [];
     if (fitting) told.push(`${fitting.toLocaleString("en")} already ${fitting === 1 ? "fits" : "fit"} and should start soon`);
-    if (alone) told.push(`${alone.toLocaleString("en")} ${alone === 1 ? "is" : "are"} scheduled by nobody`);
+    if (alone) told.push(`${alone.toLocaleString("en")} ${alone === 1 ? "has" : "have"} no scheduler`);
     if (left) told.push(`${left.toLocaleString("en")} ${left === 1 ? "does" : "do"} not fit`);
     const soFar = answer.decided < answer.count ? `; so far ${answer.decided.toLocaleString("en")} decided on` : "";
     text = `${count(answer.count, "pod is", "pods are")} pending${soFar}: ${told.join(", ")}`;

@@ -13,7 +13,7 @@ export function verdict(answer) {
   if (answer.lost.length) told.push(`${answer.lost.length} ${answer.lost.length === 1 ? "is" : "are"} lost`);
   const {total} = answer.bytesRebuilt;
   told.push(total ? `${bytes(total)} rebuilt` : "nothing is rebuilt");
-  if (answer.holds) return `every pod finds a node: ${told.join(", ")}`;
+  if (answer.holds) return `no pod is stuck: ${told.join(", ")}`;
   return `${count(answer.stuck.length, "pod is", "pods are")} stuck; ${told.join(", ")}`;
 }
 
