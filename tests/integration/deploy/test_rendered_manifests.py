@@ -105,11 +105,11 @@ CONFIGURED = (
             "scheduler.config.kind=KubeSchedulerConfiguration,scheduler.config.apiVersion=v1",
             'scheduler.config.apiVersion is "v1": it must be kubescheduler.config.k8s.io/v1',
         ),
-        (f"{CONFIGURED},scheduler.config.profile=x", "scheduler.config.profile is no field of"),
+        (f"{CONFIGURED},scheduler.config.profile=x", "scheduler.config.profile is not a field of"),
         (f"{CONFIGURED},scheduler.config.extenders[0].urlPrefix=x", "Tonnage has no extenders"),
         (
             f"{CONFIGURED},scheduler.config.profiles[0].schedulerName=a,scheduler.config.profiles[1].schedulerName=a",
-            'scheduler.config.profiles[1].schedulerName is "a", as that of another profile',
+            'scheduler.config.profiles[1].schedulerName is "a", and another profile has that name too',
         ),
         (
             "dashboard.enabled=true,dashboard.ingress.enabled=true",

@@ -184,7 +184,7 @@ def test_a_tracing_configuration_is_read_as_kubernetes_has_it() -> None:
         ("kind: Pod\napiVersion: v1\n", "expected a TracingConfiguration, found v1 Pod"),
         (HEAD + "samplingRate: 5\n", 'unknown field "samplingRate"'),
         (HEAD + "samplingRatePerMillion: -1\n", "samplingRatePerMillion: -1 is not a number of pods in a million"),
-        (HEAD + "samplingRatePerMillion: 1000001\n", "samplingRatePerMillion: 1000001 is no number"),
+        (HEAD + "samplingRatePerMillion: 1000001\n", "samplingRatePerMillion: 1000001 is not a number"),
         (HEAD + "endpoint: http://x:4318\n", "unsupported scheme: http"),
         (HEAD + "endpoint: 7\n", "endpoint: 7 is not an address"),
         ("a: [\n", "yaml: "),
