@@ -100,7 +100,7 @@ async def test_explain_of_the_same_engine_says_which_node_is_passed_over_and_why
         "failed the pod once after the decision, ignored until 2000-01-01T00:00:15Z: "
         'running Bind plugin "DefaultBinder": somebody was faster'
     )
-    assert told.message == f"fits on 2 of 2 nodes, of which {failed.name} failed it and is passed over"
+    assert told.message == f"fits on 2 of 2 nodes, of which {failed.name} failed it and is ignored"
     assert failed.document()["passedOver"] == failed.passed_over
 
 

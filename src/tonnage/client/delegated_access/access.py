@@ -149,7 +149,7 @@ class DelegatedAuthenticator:
                     return found.authenticated()
                 problems.append("invalid bearer token")
             except ReviewFailed as exc:
-                _log.warning("A token cannot be judged: %s", exc.message)
+                _log.warning("A token cannot be checked: %s", exc.message)
                 problems.append(exc.message)
         if problems:
             raise Unauthenticated("; ".join(problems))

@@ -220,7 +220,7 @@ def _message(decision: Decision) -> str:
         told = f"fits on {decision.feasible} of {cluster.count} nodes"
         if decision.passed_over:
             names = sorted(map(cluster.name, decision.passed_over))
-            told += f", of which {', '.join(names)} failed it and {'is' if len(names) == 1 else 'are'} passed over"
+            told += f", of which {', '.join(names)} failed it and {'is' if len(names) == 1 else 'are'} ignored"
         return told
     if decision.error is not None:
         return decision.error.message
