@@ -4,7 +4,7 @@
     "fast"     ssd-1, ssd-2                              draws from its own set of pools
     "mixed"                  ssd-2        hdd            and shares ssd-2
 
-Everything means what it means for one class (`pool_grades.py`, `claim_orders.py`), but a claim goes only into pools
+Everything means what it means for one class (`pool_grades.py`, `pool_policies.py`), but a claim goes only into pools
 that its class reaches, by the policy of its class. Equal pools are not interchangeable here, because others may reach
 one of them and not the other: of pools that a policy likes equally, each may be chosen. Searches are exact and bounded;
 one that gives up answers with the lower grade.
