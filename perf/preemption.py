@@ -35,7 +35,7 @@ from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import default_configuration
 from tonnage.scheduling.engine.profiles import assemble
 from tonnage.scheduling.plugins.registry import add_indexes
-from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
+from tonnage.scheduling.preemption.ranked_residents import DisruptionBudgets
 from tonnage.testing.builders import info, node
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
 

@@ -14,8 +14,8 @@ from tonnage.gates import Gates
 from tonnage.objects.codec import encode
 from tonnage.scheduling.configuration.configuration import ConfigurationFile, RequestLimits
 from tonnage.scheduling.configuration.plugin_args import ARGS_OF, PluginArgs
-from tonnage.scheduling.configuration.plugin_catalogue import CATALOGUE, DEFAULT_PLUGINS, DEFAULT_WEIGHTS
 from tonnage.scheduling.configuration.profile import Profile
+from tonnage.scheduling.configuration.profile_plugins import CATALOGUE, DEFAULT_PLUGINS, DEFAULT_WEIGHTS
 from tonnage.scheduling.configuration.strict_decoding import Section
 
 HEAD = """\

@@ -20,7 +20,7 @@ import yaml
 from tonnage.gates import Gates
 from tonnage.scheduling.configuration.configuration import Configuration, ConfigurationFile, parse
 from tonnage.scheduling.configuration.plugin_args import PluginArgs
-from tonnage.scheduling.configuration.plugin_catalogue import ExtensionPoint
+from tonnage.scheduling.configuration.profile_plugins import ExtensionPoint
 from tonnage.scheduling.configuration.strict_decoding import ConfigurationError, read
 
 DATA = yaml.load((Path(__file__).parent / "scheduler_configuration_1_36.yaml").read_text(), yaml.CSafeLoader)

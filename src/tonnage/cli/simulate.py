@@ -143,7 +143,7 @@ def _compared(
 def _configuration(cluster: ClusterQuestion, given: str, config: str) -> Configuration:
     from tonnage.scheduler.configuration_file import load_configuration
     from tonnage.scheduling.configuration.configuration import parse
-    from tonnage.scheduling.configuration.plugin_catalogue import KnownPlugin
+    from tonnage.scheduling.configuration.profile_plugins import KnownPlugin
     from tonnage.whatif.simulate.presets import preset_gates
 
     preset = PRESETS.get(config)

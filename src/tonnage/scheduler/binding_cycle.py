@@ -26,9 +26,7 @@ from tonnage.objects.meta import Object
 from tonnage.scheduler.bindings_under_way import Check, Topic
 from tonnage.scheduler.context import SchedulerContext
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.engine import binding
-from tonnage.scheduling.engine.attempt import Placement
-from tonnage.scheduling.engine.binding import PodIsOver
+from tonnage.scheduling.engine.attempt import Placement, PodIsOver, run_bind, run_pre_bind
 from tonnage.scheduling.framework import Code, PreBindPlugin, Status
 from tonnage.scheduling.queue.queued_pod import is_over
 
@@ -67,7 +65,7 @@ async def prepare(context: SchedulerContext, placement: Placement, due: Sequence
             context.metrics.pre_bind(plugin, status, context.clock.monotonic() - asked_at)
         return status
 
-    work = binding.pre_bind(placement, due, _PodApi(context, placement), timed)
+    work = run_pre_bind(placement, due, _PodApi(context, placement), timed)
     status = await context.in_pre_bind.run(placement.pod.uid, work)
     if context.traces is not None:
         context.traces.phase(placement.pod.uid, "prebind", began_at)
@@ -76,7 +74,7 @@ async def prepare(context: SchedulerContext, placement: Placement, due: Sequence
 
 async def bind(context: SchedulerContext, placement: Placement) -> Status:
     """Bind the pod. Never raises, like `prepare`."""
-    return await binding.bind(placement, _PodApi(context, placement))
+    return await run_bind(placement, _PodApi(context, placement))
 
 
 class _PodApi:

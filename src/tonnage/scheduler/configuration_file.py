@@ -15,8 +15,8 @@ from typing import Final
 from tonnage.errors import TonnageError
 from tonnage.gates import Gates
 from tonnage.scheduling.configuration.configuration import Configuration, LeaderElection, default_configuration, parse
-from tonnage.scheduling.configuration.plugin_catalogue import KnownPlugin
 from tonnage.scheduling.configuration.profile import DEFAULT_SCHEDULER_NAME
+from tonnage.scheduling.configuration.profile_plugins import KnownPlugin
 from tonnage.scheduling.configuration.strict_decoding import ConfigurationError, Problem
 from tonnage.scheduling.framework import Plugin
 from tonnage.scheduling.plugins.registry import ForeignPlugins

@@ -26,8 +26,7 @@ from tonnage.scheduler.context import SchedulerContext
 from tonnage.scheduler.nominations import Nominations
 from tonnage.scheduler.pod_status import PodStatusWriter
 from tonnage.scheduler.preemption_executor import PreemptionExecutor
-from tonnage.scheduling.engine import binding
-from tonnage.scheduling.engine.attempt import Attempt, AttemptStage, Placement
+from tonnage.scheduling.engine.attempt import OVER, Attempt, AttemptStage, Placement, pre_bind_pre_flight
 from tonnage.scheduling.framework import Code, PreBindPlugin, Status
 from tonnage.scheduling.queue.queued_pod import QueuedPod
 
@@ -190,7 +189,7 @@ class SchedulingLoop:
                 self._engine.binding_finished(placement)
             if self._traces is not None:
                 self._traces.bound(placement, status)
-            is_over = status is binding.OVER or self._context.is_over(placement.pod)
+            is_over = status is OVER or self._context.is_over(placement.pod)
             if not is_bound and (self._context.is_deposed or is_over):
                 self._engine.withdraw(placement)  # nobody to inform, and nothing to try again
                 self._engine.done(queued.pod)
@@ -217,7 +216,7 @@ class SchedulingLoop:
 
     async def _binding_cycle(self, queued: QueuedPod, placement: Placement) -> Status:
         """The pod may be over after every await: it is checked again before each step and each write."""
-        due = binding.pre_bind_pre_flight(placement)
+        due = pre_bind_pre_flight(placement)
         if isinstance(due, Status):
             return due
         if due or queued.uid in self._context.waiting_pods:
@@ -236,7 +235,7 @@ class SchedulingLoop:
         if not status.is_success:
             return status
         if self._context.is_over(placement.pod):
-            return binding.OVER
+            return OVER
         # No plugin can refuse it any more, so no events need to be kept for it.
         self._engine.done(queued.pod)
         return await binding_cycle.prepare(self._context, placement, due)

@@ -19,7 +19,7 @@ from tonnage import logs
 from tonnage.clock import Clock
 from tonnage.errors import TonnageError
 from tonnage.private_files import open_own
-from tonnage.scheduling.recording.lines import RecordedLine, encoded, microseconds
+from tonnage.scheduling.recording.recording_engine import RecordedLine, encoded, microseconds
 
 MOST_WAITING_BYTES: Final = 64 << 20
 _END_WITHIN_S: Final = 10.0

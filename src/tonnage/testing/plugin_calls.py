@@ -22,7 +22,7 @@ from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ints, Rows, row_count
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import parse
-from tonnage.scheduling.configuration.plugin_catalogue import KnownPlugin
+from tonnage.scheduling.configuration.profile_plugins import KnownPlugin
 from tonnage.scheduling.decision.scheduling_cycle import Decision
 from tonnage.scheduling.engine.profiles import assemble
 from tonnage.scheduling.framework import (

@@ -25,8 +25,8 @@ from tonnage.objects.node_selectors import Toleration
 from tonnage.objects.storage_v1 import CSIStorageCapacity, StorageClass
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import Configuration
-from tonnage.scheduling.configuration.plugin_catalogue import ExtensionPoint
 from tonnage.scheduling.configuration.profile import ResolvedProfile
+from tonnage.scheduling.configuration.profile_plugins import ExtensionPoint
 from tonnage.scheduling.decision.diagnosis import Diagnosis
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.plugins.registry import ForeignPlugins

@@ -23,10 +23,10 @@ from tonnage.errors import TonnageError
 from tonnage.gates import Gates
 from tonnage.printable import text
 from tonnage.scheduling.configuration.configuration import Configuration, default_configuration, parse
-from tonnage.scheduling.configuration.plugin_catalogue import KnownPlugin
+from tonnage.scheduling.configuration.profile_plugins import KnownPlugin
 from tonnage.scheduling.engine.attempt import Placement
 from tonnage.scheduling.plugins.registry import ForeignPlugins
-from tonnage.scheduling.recording.lines import VERSION, Header, RecordedLine, instant, read_header, read_line
+from tonnage.scheduling.recording.recording_engine import VERSION, Header, RecordedLine, instant, read_header, read_line
 from tonnage.scheduling.recording.repetition import (
     BrokenRecording,
     Difference,

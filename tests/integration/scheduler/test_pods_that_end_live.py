@@ -18,7 +18,7 @@ from tonnage.client.program import Runtime
 from tonnage.clock import SystemClock
 from tonnage.scheduler.program import SchedulerProgram
 from tonnage.scheduling.configuration.configuration import parse
-from tonnage.scheduling.configuration.plugin_catalogue import KnownPlugin
+from tonnage.scheduling.configuration.profile_plugins import KnownPlugin
 from tonnage.scheduling.framework import SUCCESS, Code, Cycle, PermitPlugin, Status
 
 CORE = "/api/v1/namespaces/default"

@@ -24,8 +24,8 @@ from tonnage.scheduling.decision.scheduling_cycle import Decider, Pipeline
 from tonnage.scheduling.engine.profiles import assemble
 from tonnage.scheduling.framework import PostFilterResult
 from tonnage.scheduling.plugins.registry import add_indexes
-from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
 from tonnage.scheduling.preemption.preemption import Preemption
+from tonnage.scheduling.preemption.ranked_residents import DisruptionBudgets
 from tonnage.scheduling.queue.scheduling_queue import SchedulingQueue
 from tonnage.testing.storage_builders import DRIVER, claim, csi_node, driver, storage_class, volume
 

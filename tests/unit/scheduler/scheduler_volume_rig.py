@@ -30,7 +30,7 @@ from tonnage.scheduler.metrics import SchedulerMetrics
 from tonnage.scheduler.pod_traces import PodTraces
 from tonnage.scheduler.program import log_considered
 from tonnage.scheduling.configuration.configuration import parse
-from tonnage.scheduling.configuration.plugin_catalogue import KnownPlugin
+from tonnage.scheduling.configuration.profile_plugins import KnownPlugin
 from tonnage.scheduling.engine.attempt import EngineHooks, EngineSettings
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.framework import Plugin

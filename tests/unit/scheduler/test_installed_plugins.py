@@ -10,7 +10,7 @@ import pytest
 from tonnage.errors import TonnageError
 from tonnage.scheduler.configuration_file import foreign_plugins
 from tonnage.scheduling.configuration.configuration import parse
-from tonnage.scheduling.configuration.plugin_catalogue import KnownPlugin
+from tonnage.scheduling.configuration.profile_plugins import KnownPlugin
 from tonnage.scheduling.engine.profiles import assemble
 from tonnage.testing.builders import cluster_of, info, node
 

@@ -15,7 +15,7 @@ from tonnage.errors import Conflict, Forbidden, InternalError, NotFound, Tonnage
 from tonnage.objects.core_v1 import Pod
 from tonnage.scheduling.events import EVERY_EVENT
 from tonnage.scheduling.framework import Code, Cycle, EventHint, PermitPlugin, Status
-from tonnage.scheduling.plugins.default_preemption import DefaultPreemption
+from tonnage.scheduling.preemption.preemption import DefaultPreemption
 from tonnage.testing.builders import node, pod
 
 failures = st.lists(

@@ -11,7 +11,7 @@ from tonnage.clock import VirtualClock
 from tonnage.errors import TonnageError
 from tonnage.scheduler import recording_file
 from tonnage.scheduler.recording_file import RecordingFile
-from tonnage.scheduling.recording.lines import read_line
+from tonnage.scheduling.recording.recording_engine import read_line
 
 
 def made(path, limit_bytes=1 << 20):

@@ -12,7 +12,7 @@ from tonnage.errors import Conflict, NotFound, TonnageError
 from tonnage.objects.core_v1 import Pod
 from tonnage.scheduler.binding_cycle import send_binding
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.engine.binding import PodIsOver
+from tonnage.scheduling.engine.attempt import PodIsOver
 from tonnage.testing.builders import pod
 
 WEB = pod("web")

@@ -25,7 +25,7 @@ from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object
 from tonnage.scheduler.debug_pages import DebugPages
 from tonnage.scheduling.configuration.configuration import Configuration, parse
-from tonnage.scheduling.configuration.plugin_catalogue import KnownPlugin
+from tonnage.scheduling.configuration.profile_plugins import KnownPlugin
 from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.volumes.explain.account_entries import NodeAccount

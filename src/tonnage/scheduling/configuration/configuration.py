@@ -20,7 +20,6 @@ from tonnage.gates import Gates
 from tonnage.objects.field_errors import Errors, duplicate, invalid
 from tonnage.objects.meta import Record
 from tonnage.scheduling.configuration.plugin_args import GROUP_VERSION
-from tonnage.scheduling.configuration.plugin_catalogue import KnownPlugin, catalogue_with
 from tonnage.scheduling.configuration.profile import (
     DEFAULT_SCHEDULER_NAME,
     Profile,
@@ -34,6 +33,7 @@ from tonnage.scheduling.configuration.profile import (
     read_args,
     resolved,
 )
+from tonnage.scheduling.configuration.profile_plugins import KnownPlugin, catalogue_with
 from tonnage.scheduling.configuration.strict_decoding import (
     Int64,
     Problem,

@@ -15,9 +15,12 @@ from tonnage.gates import Gates
 from tonnage.objects.field_errors import Errors, duplicate, invalid, required
 from tonnage.objects.meta import Record
 from tonnage.scheduling.configuration.plugin_args import ARGS_OF, GROUP_VERSION, PluginArgs, StorageCapacityArgs
-from tonnage.scheduling.configuration.plugin_catalogue import CATALOGUE, REMOVED_PLUGINS, ExtensionPoint, KnownPlugin
 from tonnage.scheduling.configuration.profile_plugins import (
+    CATALOGUE,
     EVERY,
+    REMOVED_PLUGINS,
+    ExtensionPoint,
+    KnownPlugin,
     Plugins,
     PluginSet,
     PluginWeight,

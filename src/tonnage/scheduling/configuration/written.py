@@ -18,9 +18,8 @@ from tonnage.objects.document import Doc
 from tonnage.objects.meta import Record
 from tonnage.scheduling.configuration.configuration import KIND, Configuration
 from tonnage.scheduling.configuration.plugin_args import GROUP_VERSION, PluginArgs
-from tonnage.scheduling.configuration.plugin_catalogue import ExtensionPoint
 from tonnage.scheduling.configuration.profile import ResolvedProfile
-from tonnage.scheduling.configuration.profile_plugins import EVERY, PluginWeight
+from tonnage.scheduling.configuration.profile_plugins import EVERY, ExtensionPoint, PluginWeight
 
 
 def document_of(configuration: Configuration) -> Doc:

@@ -1,17 +1,19 @@
-"""One attempt to place a pod: its outcome, its last extension points (Reserve, Permit, PostFilter), and assumed pods.
+"""One attempt to place a pod: its outcome, its extension points from PostFilter on, and assumed pods.
 
 A plugin that raises or returns a wrong type has refused: the status is BROKEN, and the log has the traceback. A failing
-plugin never stops the other plugins from unreserving.
+plugin never stops the other plugins from unreserving. The plugins' part of a binding (PreBindPreFlight, PreBind, Bind
+and PostBind, with errors in upstream's words) runs as a task on a real API, or on the virtual time of a simulation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
 from tonnage import logs
+from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
 from tonnage.scheduling.cluster.cluster import Cluster, place
@@ -22,20 +24,22 @@ from tonnage.scheduling.decision.scheduling_cycle import Decider, Decision
 from tonnage.scheduling.engine.profiles import Assembled
 from tonnage.scheduling.framework import (
     SUCCESS,
+    Api,
     Code,
     Cycle,
     Plugin,
     PluginTimes,
     PostFilterPlugin,
     PostFilterResult,
+    PreBindPlugin,
     Status,
     unschedulable,
 )
 from tonnage.scheduling.plugins.volume_binding import VolumeBinding
 from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
-from tonnage.scheduling.queue.queueing_hints import PluginErrorHook
 from tonnage.scheduling.queue.queues import INITIAL_BACKOFF_S, MAX_BACKOFF_S, QueuedHook
 from tonnage.scheduling.queue.scheduling_queue import MAX_UNSCHEDULABLE_S
+from tonnage.scheduling.queue.unschedulable_pods import PluginErrorHook
 
 BROKEN = Status(Code.ERROR, ("a plugin failed; see the scheduler's log",))
 """The public text if a plugin raises; the log has the details."""
@@ -303,3 +307,80 @@ class EngineHooks:
     """Called at the start of each attempt: what measures its plugins, or None."""
     on_decision: Callable[[Decider, Decision], object] = lambda decider, decision: None
     """A decision was made; nothing is reserved yet."""
+
+
+OVER: Final = Status(Code.ERROR, ("the pod does not wait for a node any more",))
+"""The result of a binding whose pod was deleted meanwhile, or bound by another scheduler."""
+
+Timed = Callable[[str, Awaitable[Status]], Awaitable[Status]]
+"""Awaits the answer of the plugin of this name, and may measure it."""
+
+
+class PodIsOver(TonnageError):
+    """Nothing is written for a pod that is gone, terminating, or has its node. Its attempt ends silently."""
+
+    def __init__(self, pod: PodInfo) -> None:
+        self.pod = pod
+        super().__init__(f"pod {pod.key} does not wait for a node any more")
+
+
+def pre_bind_pre_flight(placement: Placement) -> Status | tuple[PreBindPlugin, ...]:
+    """Ask all PreBind plugins whether they have work. Returns those that do, or the failure of one."""
+    due: list[PreBindPlugin] = []
+    for plugin in placement.profile.pre_bind:
+        try:
+            flight = plugin.pre_bind_pre_flight(placement.cycle, placement.node)
+            is_ready = flight.is_success
+        except Exception:
+            flight, is_ready = broken(plugin.name, placement.pod), False
+        if not is_ready:
+            return Status(Code.ERROR, (f'running PreBindPreFlight "{plugin.name}": {flight.message}',), plugin.name)
+        if flight.code is not Code.SKIP:
+            due.append(plugin)
+    return tuple(due)
+
+
+async def run_pre_bind(
+    placement: Placement, due: Sequence[PreBindPlugin], api: Api, timed: Timed = lambda name, work: work
+) -> Status:
+    """Run these PreBind plugins, one after another."""
+    for plugin in due:
+        status = await timed(plugin.name, _answer(plugin.pre_bind, placement, plugin.name, api))
+        if not status.is_success:
+            if status is OVER:
+                return OVER
+            note_failure(plugin, "PreBind")
+            return plugin_status("PreBind", plugin.name, status)
+    return Status()
+
+
+async def run_bind(placement: Placement, api: Api) -> Status:
+    """Bind the pod by the first Bind plugin that takes it, and run PostBind, whose failures cannot change that."""
+    for binder in placement.profile.bind:
+        status = await _answer(binder.bind, placement, binder.name, api)
+        if status.code is Code.SKIP:
+            continue
+        for plugin in placement.profile.post_bind if status.is_success else ():
+            try:
+                plugin.post_bind(placement.cycle, placement.node)
+            except Exception:
+                broken(plugin.name, placement.pod)
+        return OVER if status is OVER else plugin_status("Bind", binder.name, status)
+    return Status(Code.ERROR, ("no Bind plugin took the pod; enable DefaultBinder in the profile",))
+
+
+async def _answer(
+    ask: Callable[[Cycle, str, Api], Awaitable[Status]], placement: Placement, plugin: str, api: Api
+) -> Status:
+    """The status that a plugin's method returns; BROKEN if it raises or returns something else."""
+    try:
+        status = await ask(placement.cycle, placement.node, api)
+        if not isinstance(status, Status):
+            raise TypeError(f"the answer must be a Status, not {status!r}")
+        return status
+    except PodIsOver:
+        return OVER
+    except TonnageError as exc:
+        return Status(Code.ERROR, (exc.message,))
+    except Exception:
+        return broken(plugin, placement.pod)

@@ -51,10 +51,10 @@ from tonnage.scheduling.engine.held_room import EngineNominations, HeldCapacity
 from tonnage.scheduling.engine.profiles import Assembled, assemble
 from tonnage.scheduling.engine.waking_rules import EngineWaking
 from tonnage.scheduling.framework import Code, EventToRecord, PostFilterPlugin, Status
-from tonnage.scheduling.plugins.default_preemption import DefaultPreemption
 from tonnage.scheduling.plugins.registry import INDEXES, ForeignPlugins, add_indexes
 from tonnage.scheduling.plugins.volume_binding import VolumeBinding
-from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
+from tonnage.scheduling.preemption.preemption import DefaultPreemption
+from tonnage.scheduling.preemption.ranked_residents import DisruptionBudgets
 from tonnage.scheduling.queue.nominator import nominated_to
 from tonnage.scheduling.queue.queued_pod import LeftBehind, QueuedPod, uid_of
 from tonnage.scheduling.queue.scheduling_queue import FLUSH_UNSCHEDULABLE_EVERY_S, SchedulingQueue

@@ -22,7 +22,7 @@ from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.storage import STORAGE_KINDS
 from tonnage.scheduling.engine.attempt import AssumedPods, Handler
 from tonnage.scheduling.engine.held_room import EngineNominations, HeldCapacity
-from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
+from tonnage.scheduling.preemption.ranked_residents import DisruptionBudgets
 from tonnage.scheduling.queue.queued_pod import uid_of
 from tonnage.scheduling.queue.scheduling_queue import SchedulingQueue
 

@@ -39,7 +39,7 @@ from tonnage.scheduling.plugins.pod_and_node import OutOfScope, PrioritySort
 from tonnage.scheduling.plugins.registry import FACTORIES, ForeignPlugins
 from tonnage.scheduling.plugins.volume_binding import VolumeBinding
 from tonnage.scheduling.queue.queued_pod import SortKey, by_priority
-from tonnage.scheduling.queue.queueing_hints import QueueingRules
+from tonnage.scheduling.queue.unschedulable_pods import QueueingRules
 
 
 def unfailing_sort_key(plugin: QueueSortPlugin) -> SortKey:

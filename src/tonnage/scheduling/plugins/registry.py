@@ -27,7 +27,6 @@ from tonnage.scheduling.configuration.plugin_args import (
 from tonnage.scheduling.configuration.plugin_args_rules import shape_of
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.framework import Plugin
-from tonnage.scheduling.plugins.default_preemption import DefaultPreemption
 from tonnage.scheduling.plugins.inter_pod_affinity import InterPodAffinity
 from tonnage.scheduling.plugins.node_resources import (
     ImageLocality,
@@ -48,8 +47,8 @@ from tonnage.scheduling.plugins.pod_and_node import (
 from tonnage.scheduling.plugins.pod_topology_spread import PodTopologySpread
 from tonnage.scheduling.plugins.volume_binding import ToldRebuilds, VolumeBinding
 from tonnage.scheduling.plugins.volume_constraints import VolumeRestrictions, VolumeZone
-from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
-from tonnage.scheduling.preemption.ranked_residents import RankedResidents
+from tonnage.scheduling.preemption.preemption import DefaultPreemption
+from tonnage.scheduling.preemption.ranked_residents import DisruptionBudgets, RankedResidents
 from tonnage.scheduling.spread.affinity_terms import CarriedTerms
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex

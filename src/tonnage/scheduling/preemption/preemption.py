@@ -1,36 +1,53 @@
-"""Preemption: a pod that fits nowhere may replace pods of lower priority. Which node, and which victims?
+"""DefaultPreemption: a pod that fits nowhere may replace pods of lower priority. Which node, and which victims?
 
     may the pod preempt? ─► rows that were refused for reasons pods can remove
-                               ├─ only resources and ports are in the way: all at once        (candidates_by_sums.py)
-                               └─ anything else: one by one, by trying                        (victims.py)
-                            ─► the cheapest                                                   (victims.py)
+                               ├─ only resources and ports are in the way: all at once
+                               └─ anything else: one by one, by trying
+                            ─► the cheapest (victims.py)
 
 Mirrors the Evaluator of kube-scheduler 1.36 with its DefaultPreemption, messages included. It only finds victims; the
 caller evicts them. Rows are tried from a random one on, until there are `min_candidates`, including those found by
-sums, and one of them violates no PodDisruptionBudget.
+sums, and one of them violates no PodDisruptionBudget. PreEnqueue blocks the pod while its victims are being deleted, as
+the engine tells; otherwise it would look for another node with other victims.
 """
 
 from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
+from tonnage.objects.core_v1 import Pod
 from tonnage.scheduling.cluster.columns import Mask
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.plugin_args import DefaultPreemptionArgs
 from tonnage.scheduling.decision.diagnosis import Diagnosis
 from tonnage.scheduling.decision.nominated_room import PortsFilter, SumsFilter, looks_across_rows, takes_only_resources
 from tonnage.scheduling.decision.scheduling_cycle import Decider
-from tonnage.scheduling.framework import SUCCESS, Code, Cycle, PostFilterResult, Status
-from tonnage.scheduling.preemption.candidates_by_sums import CandidatesBySums
-from tonnage.scheduling.preemption.ranked_residents import RankedResidents, RowNumbers
+from tonnage.scheduling.events import SKIP as NO_HELP
+from tonnage.scheduling.events import ActionType, ClusterEvent, EventResource, Hint
+from tonnage.scheduling.framework import (
+    SUCCESS,
+    Code,
+    Cycle,
+    EventHint,
+    Handle,
+    PluginCounter,
+    PostFilterPlugin,
+    PostFilterResult,
+    PreEnqueuePlugin,
+    Status,
+    unresolvable,
+)
+from tonnage.scheduling.preemption.ranked_residents import DisruptionBudgets, RankedResidents, RowNumbers
 from tonnage.scheduling.preemption.victims import (
     NO_VICTIMS,
     Candidate,
+    CandidatesBySums,
     expected_on,
     fits_without,
     passes_with_fewer_pods_but_for,
@@ -242,3 +259,44 @@ def _no_room(nodes: int, looked_at: int, refusals: Counter[str]) -> PostFilterRe
 def _refused(told: str, *, withdraws: bool = False) -> PostFilterResult:
     status = Status(Code.UNSCHEDULABLE, (f"preemption: {told}",))
     return PostFilterResult(status, withdraws_nomination=withdraws)
+
+
+IN_PROGRESS = "waiting for the preemption for this pod to be finished"
+
+
+class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin):
+    name = "DefaultPreemption"
+
+    def __init__(self, args: DefaultPreemptionArgs | None = None) -> None:
+        self._args = args or DefaultPreemptionArgs()
+        self._search: Preemption | None = None
+        self.preempting: set[str] = set()
+        """The uids of pods whose victims are being deleted; the engine adds and removes them."""
+        self.attempts_total = 0
+
+    def connect(self, handle: Handle) -> None:
+        self._search = Preemption(handle.decider, self._args, handle.rng)
+
+    def indexes(self) -> Iterable[type]:
+        return (RankedResidents, DisruptionBudgets)
+
+    def counters(self) -> Iterable[PluginCounter]:
+        told = "Attempts to make room by preempting pods of lower priority."
+        yield PluginCounter("scheduler_preemption_attempts", told, self.attempts_total)
+
+    def post_filter(self, cycle: Cycle, diagnosis: Diagnosis) -> PostFilterResult:
+        if self._search is None:
+            raise RuntimeError(f"{self.name} was asked before it was connected to a profile")
+        self.attempts_total += 1
+        return self._search.attempt(cycle, diagnosis)
+
+    def pre_enqueue(self, pod: PodInfo) -> Status:
+        return unresolvable(IN_PROGRESS) if pod.uid in self.preempting else SUCCESS
+
+    def events(self) -> Iterable[EventHint]:
+        """Deleted victims may let the pod past PreEnqueue; the plugins that refused it decide whether to try it."""
+        return ((ClusterEvent(EventResource.POD, ActionType.DELETE), _leave_it_to_others),)
+
+
+def _leave_it_to_others(pod: PodInfo, event: ClusterEvent, old: Pod | None, new: Any) -> Hint:
+    return NO_HELP

@@ -1,4 +1,4 @@
-"""The pods of every node by importance, as numbers: what preemption adds up for all nodes at once.
+"""What preemption knows of pods beforehand: those of every node by importance, as numbers, and their budgets.
 
     slot   row 0    row 1    row 2
     0      db       web      -           `ranked`: the numbers of the pods, 0 for none
@@ -7,26 +7,34 @@
 
 A pod on a node has a number, and under it a priority, a start, amounts and a kind, written when it comes. Amounts are
 kept for resources that were asked about. Pods of one kind cannot be told apart by any selector.
+
+A PodDisruptionBudget's status says how many disruptions it allows. Pods that are judged together use it up in their
+order; pods that it lists as disrupted are counted already. Mirrors filterPodsWithPDBViolation: a missing, empty or
+invalid selector matches no pod, and a pod without labels is never matched.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tonnage.keyed import Shelf
+from tonnage.objects.meta import Key
+from tonnage.objects.requirements import InvalidSelector
+from tonnage.objects.small_groups import PodDisruptionBudget
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import HostPort, HostPorts, Ids, Interner, Ints, Mask, grown
 from tonnage.scheduling.cluster.pod_info import CPU, MEMORY, PODS, PodInfo
+from tonnage.scheduling.cluster.pod_matching import NOBODY, Labels, MatcherIndex, PodMatcher, requirements_of
 
 Floats = npt.NDArray[np.float64]
 RowNumbers = npt.NDArray[np.intp]
 
-NOBODY: Final = int(np.iinfo(np.int64).max)
+NO_POD: Final = int(np.iinfo(np.int64).max)
 """The priority where there is no pod: not lower than any pod's."""
 NOWHERE = -1
 """The row of an unused number."""
@@ -58,7 +66,7 @@ class RankedResidents:
         self._numbers: dict[str, int] = {}  # by uid
         self.pods: list[PodInfo | None] = [None]
         """What decisions read of a pod is up to date, other fields may be old."""
-        self.priorities: Ints = np.full(_FIRST_PODS, NOBODY, dtype=np.int64)
+        self.priorities: Ints = np.full(_FIRST_PODS, NO_POD, dtype=np.int64)
         self.starts: Floats = np.full(_FIRST_PODS, NOT_STARTED)
         self.kinds: Ids = np.zeros(_FIRST_PODS, dtype=np.int32)
         """By pod number, the number of its kind in `known_kinds`."""
@@ -103,7 +111,7 @@ class RankedResidents:
         self._by_ports.take(info.host_ports, number)
         if self.priorities.item(number) == self._lowest:
             self._lowest = None
-        self.priorities[number] = NOBODY
+        self.priorities[number] = NO_POD
         self.known_kinds.release(self.kinds.item(number))
         self.pods[number] = None
         self._rows[number] = NOWHERE
@@ -117,14 +125,14 @@ class RankedResidents:
         self._rows, self.kinds = grown(self._rows, pods), grown(self.kinds, pods)
         self._rows[pods // 2 :] = NOWHERE
         self.priorities, self.starts = grown(self.priorities, pods), grown(self.starts, pods)
-        self.priorities[pods // 2 :] = NOBODY
+        self.priorities[pods // 2 :] = NO_POD
         self._amounts = {name: grown(amounts, pods) for name, amounts in self._amounts.items()}
 
     # -- asking -------------------------------------------------------------------------------------------------------
 
     @property
     def lowest(self) -> int:
-        """The lowest priority of any pod; `NOBODY` if there is none."""
+        """The lowest priority of any pod; `NO_POD` if there is none."""
         if self._lowest is None:
             self._lowest = int(self.priorities.min())
         return self._lowest
@@ -201,3 +209,83 @@ class RankedResidents:
             alike = [(pod.key, pod.uid, number) for number in numbers[start:end].tolist() if (pod := self.pods[number])]
             numbers[start:end] = [number for _, _, number in sorted(alike)]
         return numbers
+
+
+_NO_LABELS: Labels = {}
+_REMEMBERED = 65_536
+
+
+class _Known(NamedTuple):
+    budget: PodDisruptionBudget
+    matcher: PodMatcher
+
+
+class DisruptionBudgets:
+    """The budgets of a cluster. Get it with `cluster.index(DisruptionBudgets)`."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._known: dict[Key, _Known] = {}
+        self._index: MatcherIndex[Key] = MatcherIndex()
+        self._meanings: dict[Kind, tuple[Key, ...]] = {}
+
+    def put(self, budget: PodDisruptionBudget) -> None:
+        """A budget came or changed."""
+        matcher = _matcher_of(budget)
+        before = self._known.get(budget.key)
+        self._known[budget.key] = _Known(budget, matcher)
+        if before is None or before.matcher != matcher:
+            if before is not None:
+                self._index.remove(before.matcher, budget.key)
+            self._index.add(matcher, budget.key)
+            self._meanings.clear()
+
+    def remove(self, budget: PodDisruptionBudget) -> None:
+        before = self._known.pop(budget.key, None)
+        if before is not None:
+            self._index.remove(before.matcher, budget.key)
+            self._meanings.clear()
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def __getitem__(self, key: Key) -> PodDisruptionBudget:
+        return self._known[key].budget
+
+    def meaning(self, kind: Kind) -> tuple[Key, ...]:
+        """The budgets that match pods of a kind."""
+        found = self._meanings.get(kind)
+        if found is None:
+            namespace, labels = kind[0], dict(kind[1])
+            candidates = self._index.candidates(namespace, labels) if labels else ()
+            found = tuple(key for key in candidates if self._known[key].matcher.matches(namespace, labels, _NO_LABELS))
+            if len(self._meanings) >= _REMEMBERED:
+                self._meanings.clear()
+            self._meanings[kind] = found
+        return found
+
+    def violated_by(self, pods: Sequence[PodInfo]) -> list[bool]:
+        """For pods that go in this order: True for each that would violate a budget."""
+        if not self._known:
+            return [False] * len(pods)
+        left: dict[Key, int] = {}
+        violated = []
+        for pod in pods:
+            is_violated = False
+            for key in self.meaning(kind_of(pod)):
+                status = self._known[key].budget.status
+                if pod.pod.name in status.disrupted_pods:
+                    continue
+                left[key] = left.get(key, status.disruptions_allowed) - 1
+                is_violated = is_violated or left[key] < 0
+            violated.append(is_violated)
+        return violated
+
+
+def _matcher_of(budget: PodDisruptionBudget) -> PodMatcher:
+    selector = budget.spec.selector
+    if selector is None or selector.is_empty:
+        return NOBODY
+    try:
+        return PodMatcher(frozenset((budget.namespace,)), requirements_of(selector))
+    except InvalidSelector:
+        return NOBODY

@@ -40,8 +40,7 @@ from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.events import ASSIGNED_POD_DELETE, ActionType, ClusterEvent, pod_events
 from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
-from tonnage.scheduling.queue.queueing_hints import PreCheck
-from tonnage.scheduling.queue.unschedulable_pods import UnschedulablePool
+from tonnage.scheduling.queue.unschedulable_pods import PreCheck, UnschedulablePool
 
 FIRST_S: Final = 15.0
 """Longer than the longest backoff of a pod (10 s); otherwise it would have ended at the next attempt."""

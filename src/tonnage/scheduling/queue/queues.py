@@ -30,8 +30,14 @@ from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.events import POP_FROM_BACKOFF
 from tonnage.scheduling.framework import PreEnqueuePlugin
 from tonnage.scheduling.queue.queued_pod import QueuedPod, SortKey
-from tonnage.scheduling.queue.queueing_hints import PluginErrorHook, QueueingRules, RecordedEvent, Requeue
-from tonnage.scheduling.queue.unschedulable_pods import UnschedulablePool, WakingRules
+from tonnage.scheduling.queue.unschedulable_pods import (
+    PluginErrorHook,
+    QueueingRules,
+    RecordedEvent,
+    Requeue,
+    UnschedulablePool,
+    WakingRules,
+)
 
 
 class ActiveQueue(KeyedHeap[QueuedPod]):

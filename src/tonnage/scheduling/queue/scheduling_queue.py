@@ -43,14 +43,6 @@ from tonnage.scheduling.events import (
 )
 from tonnage.scheduling.queue.nominator import Nominator
 from tonnage.scheduling.queue.queued_pod import LeftBehind, QueuedPod, SortKey, by_priority, uid_of
-from tonnage.scheduling.queue.queueing_hints import (
-    HintTable,
-    PluginErrorHook,
-    PreCheck,
-    QueueingRules,
-    RecordedEvent,
-    Requeue,
-)
 from tonnage.scheduling.queue.queues import (
     INITIAL_BACKOFF_S,
     MAX_BACKOFF_S,
@@ -60,7 +52,15 @@ from tonnage.scheduling.queue.queues import (
     QueueName,
     Queues,
 )
-from tonnage.scheduling.queue.unschedulable_pods import WakingRules
+from tonnage.scheduling.queue.unschedulable_pods import (
+    HintTable,
+    PluginErrorHook,
+    PreCheck,
+    QueueingRules,
+    RecordedEvent,
+    Requeue,
+    WakingRules,
+)
 from tonnage.scheduling.queue.waking import Waking
 
 MAX_UNSCHEDULABLE_S: Final = 300.0

@@ -29,9 +29,8 @@ from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Key, Object
 from tonnage.scheduling.events import ClusterEvent, claims_named
 from tonnage.scheduling.queue.queued_pod import QueuedPod
-from tonnage.scheduling.queue.queueing_hints import HintTable, PreCheck, Requeue
 from tonnage.scheduling.queue.queues import Queues
-from tonnage.scheduling.queue.unschedulable_pods import ClassKey, EquivalenceClass
+from tonnage.scheduling.queue.unschedulable_pods import ClassKey, EquivalenceClass, HintTable, PreCheck, Requeue
 
 PATIENCE_S: Final = 1.0
 """A pod that was let out keeps others waiting for this long."""

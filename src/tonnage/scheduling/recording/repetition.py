@@ -28,7 +28,7 @@ from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.scheduling.plugins.volume_binding import assumed_in
 from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
 from tonnage.scheduling.queue.queues import INITIAL_BACKOFF_S, MAX_BACKOFF_S
-from tonnage.scheduling.recording.lines import (
+from tonnage.scheduling.recording.recording_engine import (
     BINDINGS,
     CHANGES,
     DECISIONS,

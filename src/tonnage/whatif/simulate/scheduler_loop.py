@@ -1,7 +1,7 @@
 """The scheduler's loop and its bindings on virtual time: pods are tried, bound, preempted and requeued.
 
 The live scheduler does the same with tasks and a real API (`scheduler/loop.py`, `scheduler/binding_cycle.py`). Both
-drive one engine and one binding cycle (`scheduling/engine/binding.py`); here it runs without an event loop. A plugin's
+drive one engine and one binding cycle (`scheduling/engine/attempt.py`); here it runs without an event loop. A plugin's
 writes are applied to the objects at once. A waiting binding is resumed when a claim of its pod or its node changes, or
 when its time is over.
 """
@@ -23,12 +23,14 @@ from tonnage.objects.meta import Key, Object
 from tonnage.objects.small_groups import PodDisruptionBudget
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.engine import binding as binding_cycle
 from tonnage.scheduling.engine.attempt import (
     Attempt,
     AttemptStage,
     Placement,
     PostFilterOutcome,
+    pre_bind_pre_flight,
+    run_bind,
+    run_pre_bind,
 )
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.framework import Api, Code, Status
@@ -68,9 +70,9 @@ class SimulatedBinding:
 
 
 async def _bound(placement: Placement, api: Api) -> Status:
-    due = binding_cycle.pre_bind_pre_flight(placement)
-    status = due if isinstance(due, Status) else await binding_cycle.pre_bind(placement, due, api)
-    return await binding_cycle.bind(placement, api) if status.is_success else status
+    due = pre_bind_pre_flight(placement)
+    status = due if isinstance(due, Status) else await run_pre_bind(placement, due, api)
+    return await run_bind(placement, api) if status.is_success else status
 
 
 def patched(current: T, patch: Mapping[str, Any]) -> T:

@@ -14,8 +14,8 @@ from tonnage.scheduling.configuration.plugin_args import (
     Reservation,
     StorageCapacityArgs,
 )
-from tonnage.scheduling.configuration.plugin_catalogue import CATALOGUE, ExtensionPoint, KnownPlugin
 from tonnage.scheduling.configuration.profile import ResolvedProfile
+from tonnage.scheduling.configuration.profile_plugins import CATALOGUE, ExtensionPoint, KnownPlugin
 from tonnage.scheduling.configuration.strict_decoding import ConfigurationError
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"

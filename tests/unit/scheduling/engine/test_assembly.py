@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tonnage.scheduling.configuration.configuration import default_configuration, parse
-from tonnage.scheduling.configuration.plugin_catalogue import ExtensionPoint, KnownPlugin
+from tonnage.scheduling.configuration.profile_plugins import ExtensionPoint, KnownPlugin
 from tonnage.scheduling.engine.profiles import Assembled, assemble
 from tonnage.scheduling.framework import Cycle, FilterPlugin, Judgement, Plugin
 from tonnage.testing.builders import cluster_of, info, node

@@ -10,7 +10,7 @@ import pytest
 from tonnage.clock import VirtualClock
 from tonnage.objects.meta import Object
 from tonnage.scheduling.configuration.configuration import parse
-from tonnage.scheduling.configuration.plugin_catalogue import KnownPlugin
+from tonnage.scheduling.configuration.profile_plugins import KnownPlugin
 from tonnage.scheduling.engine.attempt import AttemptStage, EngineHooks, EngineSettings
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.framework import Code, Cycle, PermitPlugin, Plugin, ReservePlugin, Status, unschedulable

@@ -32,9 +32,9 @@ from tonnage.scheduling.framework import (
     unschedulable,
 )
 from tonnage.scheduling.per_node import NodeFilter, NodeView
-from tonnage.scheduling.plugins.default_preemption import DefaultPreemption
 from tonnage.scheduling.plugins.node_resources import NodeResourcesFit
-from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
+from tonnage.scheduling.preemption.preemption import DefaultPreemption
+from tonnage.scheduling.preemption.ranked_residents import DisruptionBudgets
 from tonnage.testing.builders import cluster_of, info, node, pod
 from tonnage.testing.storage_builders import (
     DRIVER,

@@ -11,9 +11,8 @@ from tonnage.objects.codec import convert
 from tonnage.objects.small_groups import PodDisruptionBudget
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.preemption.candidates_by_sums import violating
-from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
-from tonnage.scheduling.preemption.ranked_residents import RankedResidents
+from tonnage.scheduling.preemption.ranked_residents import DisruptionBudgets, RankedResidents
+from tonnage.scheduling.preemption.victims import violating
 from tonnage.testing.builders import cluster_of, info, node, pod
 
 WEB = {"matchLabels": {"app": "web"}}

@@ -12,7 +12,7 @@ from examples_tried import tries
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import CPU, MEMORY, PODS, PodInfo
 from tonnage.scheduling.plugins.registry import add_indexes
-from tonnage.scheduling.preemption.ranked_residents import NOBODY, RankedResidents, started_at
+from tonnage.scheduling.preemption.ranked_residents import NO_POD, RankedResidents, started_at
 from tonnage.scheduling.preemption.victims import importance
 from tonnage.testing.builders import info, node
 
@@ -92,7 +92,7 @@ def test_ranked_residents_are_the_pods_by_importance(steps):
                 for row in range(cluster.size):
                     assert told(ranked, row) == expected(cluster, row)
         if step[0] == "asked" or step[-1] == 1:  # in whatever order it is asked
-            assert ranked.lowest == min((each.priority for each in cluster.pods()), default=NOBODY)
+            assert ranked.lowest == min((each.priority for each in cluster.pods()), default=NO_POD)
 
 
 def test_pods_of_one_kind_have_one_number():

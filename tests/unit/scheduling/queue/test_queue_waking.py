@@ -20,9 +20,9 @@ from tonnage.scheduling.events import (
     HintFn,
 )
 from tonnage.scheduling.plugins.node_resources import NodeResourcesFit
-from tonnage.scheduling.queue.queueing_hints import QueueingRules
 from tonnage.scheduling.queue.queues import QueueName
 from tonnage.scheduling.queue.scheduling_queue import SchedulingQueue
+from tonnage.scheduling.queue.unschedulable_pods import QueueingRules
 from tonnage.testing.builders import node, pod
 
 
