@@ -23,7 +23,7 @@ from told_decisions import comparable
 
 from tonnage.scheduling.configuration.plugin_args import Reservation
 from tonnage.scheduling.engine.engine import Engine
-from tonnage.scheduling.volumes.rebuilds import VolumePlaces
+from tonnage.scheduling.volumes.volume_reach import VolumePlaces
 
 COUNT = int(os.environ.get("TONNAGE_HISTORIES", "24"))
 FIRST = int(os.environ.get("TONNAGE_FIRST_HISTORY", "0"))

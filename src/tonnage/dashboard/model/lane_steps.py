@@ -19,7 +19,7 @@ from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import VolumeAttachment
 from tonnage.quantity import Quantity
 from tonnage.scheduling.configuration.plugin_args import Reservation
-from tonnage.scheduling.volumes.rebuilds import is_on_its_way
+from tonnage.scheduling.volumes.volume_reach import is_on_its_way
 from tonnage.whatif.scheduler_memory import RememberedCapacity
 
 API, SCHEDULER = "api", "scheduler"

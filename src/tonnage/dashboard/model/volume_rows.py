@@ -1,7 +1,7 @@
 """Rows of volumes: a claim with its volume, or a volume without a claim.
 
     unbound claim                                   waiting; making once a provisioner should create its volume
-    bound claim, volume exists                      bound; moving while it is rebuilt on another node (`rebuilds.py`)
+    bound claim, volume exists                      bound; moving while it is rebuilt on another node
     bound claim, volume gone or another claim's     lost
     volume without a claim                          released; available if any claim may take it
 
@@ -23,8 +23,7 @@ from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.core_v1.node import BETA_ZONE, ZONE
 from tonnage.objects.meta import Key
 from tonnage.scheduling.volumes.capacity.pools import rebuilds_volumes
-from tonnage.scheduling.volumes.rebuilds import is_on_its_way
-from tonnage.scheduling.volumes.volume_reach import affinity_of
+from tonnage.scheduling.volumes.volume_reach import affinity_of, is_on_its_way
 from tonnage.whatif.page import natural
 
 MOST_NODES: Final = 16

@@ -48,8 +48,8 @@ from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
 from tonnage.scheduling.queue.scheduling_queue import SchedulingQueue
 from tonnage.scheduling.volumes.attach.volume_ids import id_of_claim
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
-from tonnage.scheduling.volumes.rebuilds import is_on_its_way
 from tonnage.scheduling.volumes.reservations.holds import CapacityHolds, Hold
+from tonnage.scheduling.volumes.volume_reach import is_on_its_way
 
 _log = logs.logger("tonnage.scheduler")
 

@@ -53,11 +53,11 @@ from tonnage.scheduling.spread.affinity_terms import CarriedTerms
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.scheduling.volumes.hints import TopologyKeys
-from tonnage.scheduling.volumes.rebuilds import VolumePlaces
 from tonnage.scheduling.volumes.reservations.holds import Refusals, ServerTime
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
 from tonnage.scheduling.volumes.static_volumes import StaticVolumes
+from tonnage.scheduling.volumes.volume_reach import VolumePlaces
 
 Factory = Callable[[ResolvedProfile], Plugin]
 ForeignPlugins = Mapping[str, type[Plugin]]

@@ -71,7 +71,6 @@ from tonnage.scheduling.volumes.hints import (
 )
 from tonnage.scheduling.volumes.nominated_volumes import expected_demand, held_by, judge_beside
 from tonnage.scheduling.volumes.packing.pool_grades import Grade
-from tonnage.scheduling.volumes.rebuilds import VolumePlaces, is_node_out_of_use, rows_of_sharers, why_rebuilt
 from tonnage.scheduling.volumes.reservations.holds import CapacityHolds, Refusals, ServerTime
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
@@ -83,6 +82,7 @@ from tonnage.scheduling.volumes.volume_fit import (
     VolumeFit,
     capacity_policy,
 )
+from tonnage.scheduling.volumes.volume_reach import VolumePlaces, is_node_out_of_use, rows_of_sharers, why_rebuilt
 from tonnage.scheduling.volumes.volume_scores import VolumeScores
 
 UNBOUND_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"

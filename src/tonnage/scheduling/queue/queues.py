@@ -15,11 +15,10 @@ upstream's backoffQueue with SchedulerPopFromBackoffQ (KEP-5142).
 from __future__ import annotations
 
 import math
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import islice
 from typing import Any, Final, TypeAlias
 
 from tonnage.backoff import exponential_s
@@ -154,57 +153,42 @@ def _window(instant: float) -> float:
 
 @dataclass(slots=True)
 class Flight:
-    """A popped pod. `first`: the number of the first event after its pop."""
+    """A popped pod, and the events since its pop."""
 
     info: PodInfo
-    first: int
+    events: list[RecordedEvent] = field(default_factory=list)
     is_gone: bool = False
 
 
 class InFlight:
-    """The pods between `pop_nowait` and `done`, oldest first, and the events since the oldest of them.
-
-        events      e0  e1  e2  e3  e4
-        in flight       ^a      ^b           a is judged by e1..e4, b by e3 and e4; e0 is forgotten
-
-    An event after its pop may help a pod that is refused. Mirrors activeQueue.inFlightEvents.
-    """
+    """The pods between `pop_nowait` and `done`, oldest first: an event after its pop may help a pod that is refused."""
 
     def __init__(self) -> None:
         self._flights: dict[str, Flight] = {}
-        self._events: deque[RecordedEvent] = deque()
-        self._forgotten = 0  # events dropped at the front; numbers stay valid
 
     def start(self, info: PodInfo) -> None:
-        self._flights[info.uid] = Flight(info, self._forgotten + len(self._events))
+        self._flights[info.uid] = Flight(info)
 
     def record(self, seen: RecordedEvent) -> None:
-        """Keep an event for the pods in flight, if there are any."""
-        if self._flights:
-            self._events.append(seen)
+        """Keep an event for the pods in flight."""
+        for flight in self._flights.values():
+            flight.events.append(seen)
 
     def events_for(self, uid: str) -> Iterator[RecordedEvent]:
         """The events since the pod was popped, without those for other pods."""
-        flight = self._flights[uid]
-        since = islice(self._events, flight.first - self._forgotten, None)
-        return (seen for seen in since if seen.only in ("", uid))
+        return (seen for seen in self._flights[uid].events if seen.only in ("", uid))
 
     def done(self, uid: str) -> None:
-        """The pod is no longer in flight; drop events that no pod needs. Safe to call twice."""
-        if self._flights.pop(uid, None) is None:
-            return
-        oldest = next(iter(self._flights.values()), None)
-        kept_from = oldest.first if oldest is not None else self._forgotten + len(self._events)
-        while self._forgotten < kept_from:
-            self._events.popleft()
-            self._forgotten += 1
+        """The pod is no longer in flight. Safe to call twice."""
+        self._flights.pop(uid, None)
 
     def get(self, uid: str) -> Flight | None:
         return self._flights.get(uid)
 
     @property
     def events_kept(self) -> int:
-        return len(self._events)
+        """The events that the oldest pod in flight is judged by."""
+        return len(next(iter(self._flights.values())).events) if self._flights else 0
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._flights

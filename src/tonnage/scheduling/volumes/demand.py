@@ -3,8 +3,8 @@
     bound       has its volume; the node must be able to reach it
     pinned      is being provisioned for a node (selected-node); only that node will do
     loose       its class waits for this decision: it takes an existing free volume, or one is created
-    rebuilds    is bound, but its driver can rebuild the volume on other nodes (`rebuilds.py`); there it counts like a
-                loose claim of the volume's size that takes no existing volume
+    rebuilds    is bound, but its driver can rebuild the volume on other nodes; there it counts like a loose claim of
+                the volume's size that takes no existing volume
     immediate   must be bound by somebody else first; until then the pod waits
 
 The texts of refusals are upstream's (VolumeBinding.podHasPVCs).
@@ -28,8 +28,8 @@ from tonnage.scheduling.framework import Status, unresolvable
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.scheduling.volumes.packing.pool_fits import Sizes
 from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
-from tonnage.scheduling.volumes.rebuilds import Rebuild, rebuilds_of
 from tonnage.scheduling.volumes.static_volumes import StaticBinding, StaticVolumes
+from tonnage.scheduling.volumes.volume_reach import Rebuild, rebuilds_of
 
 
 class PodClaims(NamedTuple):

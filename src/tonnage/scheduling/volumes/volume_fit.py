@@ -43,11 +43,10 @@ from tonnage.scheduling.volumes.capacity.shared_view import OwnedSizes
 from tonnage.scheduling.volumes.demand import ClaimGroup, Demand, Provision, VolumePlan, by_size, counted_bytes
 from tonnage.scheduling.volumes.packing.pool_fits import Sizes, descending
 from tonnage.scheduling.volumes.packing.pool_grades import Grade
-from tonnage.scheduling.volumes.rebuilds import Rebuild
 from tonnage.scheduling.volumes.reservations.holds import CapacityHolds
 from tonnage.scheduling.volumes.shared_rooms import SharedRooms
 from tonnage.scheduling.volumes.static_volumes import Match, StaticVolumes
-from tonnage.scheduling.volumes.volume_reach import reachable
+from tonnage.scheduling.volumes.volume_reach import Rebuild, reachable
 
 NODE_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
 BIND_CONFLICT = "node(s) didn't find available persistent volumes to bind"

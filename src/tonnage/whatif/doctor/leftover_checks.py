@@ -13,7 +13,7 @@ from tonnage.objects.core_v1.persistent_volume import SELECTED_NODE
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.scheduling.volumes.attach.volume_ids import taken_over_by
 from tonnage.scheduling.volumes.capacity.pools import rebuilds_volumes
-from tonnage.scheduling.volumes.rebuilds import is_on_its_way
+from tonnage.scheduling.volumes.volume_reach import is_on_its_way
 from tonnage.whatif.doctor.facts import Facts
 from tonnage.whatif.doctor.findings import CATALOGUE, Finding
 from tonnage.whatif.page import named

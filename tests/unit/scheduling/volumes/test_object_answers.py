@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples_tried import tries
+from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING
 from tonnage.scheduling.volumes.capacity.pools import Room
@@ -46,9 +49,9 @@ class Asked(Reading):
         self.at_once.append((sizes, len(numbers)))
         return super()._judged(question, sizes, numbers)
 
-    def _verdict(self, question: Question, sizes: Sizes, number: int, held: Held) -> Grade:
+    def _verdict(self, question: Question, sizes: Sizes, number: int, held: Held, own: Collection[Key] = ()) -> Grade:
         self.alone.append(number)
-        return super()._verdict(question, sizes, number, held)
+        return super()._verdict(question, sizes, number, held, own)
 
 
 def test_only_objects_that_changed_are_asked_again():

@@ -215,16 +215,13 @@ class Reading:
 
     def says_one(self, question: Question, sizes: Sizes, number: int, own: Collection[Key] = ()) -> Grade:
         """`says` for one object, without arrays."""
-        held = self.held.get(number, ())
-        if own and number in self.shared:
-            return self._shared_verdict(question, sizes, number, self.held_beside(number, own), own)
-        if own and held != ():
-            return self._verdict(question, sizes, number, self.held_beside(number, own))
+        if own and number in self.held:
+            return self._verdict(question, sizes, number, self.held_beside(number, own), own)
         answers = self._answers(question, sizes)
         found = answers.item(number)
         if found == _UNKNOWN:
             undecided = self.search.undecided
-            found = self._verdict(question, sizes, number, held)
+            found = self._verdict(question, sizes, number, self.held.get(number, ()))
             if self.search.undecided == undecided:
                 answers[number] = found
         return Grade(found)
@@ -283,48 +280,30 @@ class Reading:
             return None
         return self.policy.shared(capacity, own) if own else self.shared[number]
 
-    def _shared_verdict(
-        self, question: Question, sizes: Sizes, number: int, held: Held, own: Collection[Key] = ()
-    ) -> Grade:
-        """The answer of an object in `shared`."""
-        view, capacity, least = self.view_beside(number, own), self._capacities[number], self.policy.must_be
-        if view is None or capacity is None:
-            return self._plain_verdict(question, sizes, number, held)
-        if held is None and question is not Question.FITS_UNHELD:
+    def _verdict(self, question: Question, sizes: Sizes, number: int, held: Held, own: Collection[Key] = ()) -> Grade:
+        """The answer of one object beside what is `held` of it, without arrays."""
+        is_unheld, with_order = question is Question.FITS_UNHELD, question is Question.GRADE_WITH_ORDER
+        is_graded, least = with_order or question is Question.GRADE, self.policy.must_be
+        promised, search, pool_policy = () if is_unheld else held, self.search, self.pool_policy
+        if promised is None:
             return Grade.NONE
-        found = view.grade(
-            sizes,
-            capacity.storage_class_name,
-            self.search,
-            with_order=question is Question.GRADE_WITH_ORDER,
-            is_held=question is not Question.FITS_UNHELD,
-        )
+        room, capacity = self.rooms[number], self._capacities[number]
+        pools = room.pools
+        if capacity is not None and (view := self.view_beside(number, own)) is not None:
+            name = capacity.storage_class_name
+            found = view.grade(sizes, name, search, with_order=with_order, is_held=not is_unheld)
+        elif not pools or sizes[0] > room.claim_limit_beside(promised):
+            return Grade.NONE
+        elif is_graded:
+            found = grade_one(pools, sizes, promised, search, pool_policy, with_order=with_order)
+        elif least is Grade.GUARANTEED:
+            together = descending(sizes + promised) if promised else sizes
+            return least if is_guaranteed(pools, together, search, pool_policy) else Grade.NONE
+        else:
+            return least if fits_beside_one(pools, sizes, promised, search, pool_policy) else Grade.NONE
         if found < least:
             return Grade.NONE
-        is_graded = question is Question.GRADE or question is Question.GRADE_WITH_ORDER
-        return found if is_graded or not found or least is Grade.GUARANTEED else Grade.POSSIBLE
-
-    def _verdict(self, question: Question, sizes: Sizes, number: int, held: Held) -> Grade:
-        """The answer of one object, without arrays."""
-        if number in self.shared:
-            return self._shared_verdict(question, sizes, number, held)
-        return self._plain_verdict(question, sizes, number, held)
-
-    def _plain_verdict(self, question: Question, sizes: Sizes, number: int, held: Held) -> Grade:
-        room = self.rooms[number]
-        promised = () if question is Question.FITS_UNHELD else held
-        if promised is None or not room.pools or sizes[0] > room.claim_limit_beside(promised):
-            return Grade.NONE
-        pools, search, pool_policy, least = room.pools, self.search, self.pool_policy, self.policy.must_be
-        if question is Question.GRADE or question is Question.GRADE_WITH_ORDER:
-            with_order = question is Question.GRADE_WITH_ORDER
-            found = grade_one(pools, sizes, promised, search, pool_policy, with_order=with_order)
-            return found if found >= least else Grade.NONE
-        if least is Grade.GUARANTEED:
-            together = descending(sizes + promised) if promised else sizes
-            return Grade.GUARANTEED if is_guaranteed(pools, together, search, pool_policy) else Grade.NONE
-        fits = fits_beside_one(pools, sizes, promised, search, pool_policy)
-        return Grade.POSSIBLE if fits else Grade.NONE
+        return found if is_graded else least
 
     def _verdicts(self, question: Question, sizes: Sizes, numbers: Numbers) -> Grades:
         """The answers of several objects."""

@@ -28,10 +28,10 @@ from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.capacity.pools import is_elsewhere
 from tonnage.scheduling.volumes.demand import VolumePlan
 from tonnage.scheduling.volumes.packing.pool_fits import Sizes, descending
-from tonnage.scheduling.volumes.rebuilds import RebuildProgress, is_on_its_way
 from tonnage.scheduling.volumes.reservations.holds import DELETION, FAILURE, Hold, as_assumed, is_refresh
 from tonnage.scheduling.volumes.reservations.promise_book import PromiseBook
 from tonnage.scheduling.volumes.reservations.promises import Promise, is_news, is_still
+from tonnage.scheduling.volumes.volume_reach import RebuildProgress, is_on_its_way
 
 
 class Ledger(PromiseBook):

@@ -29,7 +29,6 @@ from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.capacity.pools import free_bytes, is_elsewhere, largest_volume
 from tonnage.scheduling.volumes.demand import VolumePlan, size_to_make
 from tonnage.scheduling.volumes.packing.pool_fits import Sizes
-from tonnage.scheduling.volumes.rebuilds import RebuildProgress, VolumePlaces, is_on_its_way, progress_of
 from tonnage.scheduling.volumes.reservations.holds import (
     DELETION,
     FAILURE,
@@ -44,6 +43,7 @@ from tonnage.scheduling.volumes.reservations.holds import (
     is_looked_at_anew,
     is_refresh,
 )
+from tonnage.scheduling.volumes.volume_reach import RebuildProgress, VolumePlaces, is_on_its_way, progress_of
 
 
 @dataclass(slots=True, eq=False)

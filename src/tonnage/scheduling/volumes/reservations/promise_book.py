@@ -42,7 +42,6 @@ from tonnage.quantity import Quantity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.capacity.pools import largest_volume
-from tonnage.scheduling.volumes.rebuilds import RebuildProgress, VolumePlaces, is_on_its_way, progress_of
 from tonnage.scheduling.volumes.reservations.holds import (
     DELETION,
     FAILURE,
@@ -55,7 +54,7 @@ from tonnage.scheduling.volumes.reservations.holds import (
     is_looked_at_anew,
 )
 from tonnage.scheduling.volumes.reservations.promises import EVER, Decided, Figures, Promise
-from tonnage.scheduling.volumes.volume_reach import reachable
+from tonnage.scheduling.volumes.volume_reach import RebuildProgress, VolumePlaces, is_on_its_way, progress_of, reachable
 
 
 class PromiseBook(CapacityHolds):
