@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from order_play import driver_starts, left_after, order_holds, safe_orders
 
 from examples_tried import tries
+from tonnage.scheduling.volumes.packing.claim_orders import next_claim, safe_order
 from tonnage.scheduling.volumes.packing.pool_fits import NO_POOL, SearchBudget, Sizes, descending, fits_one
 from tonnage.scheduling.volumes.packing.pool_grades import Grade, grade_one, grades
-from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy, next_claim, safe_order
+from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
 
 modest = settings(max_examples=tries(150), deadline=None)
 policies = st.sampled_from(PoolPolicy)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from order_play import safe_orders
 
 from examples_tried import tries
+from tonnage.scheduling.volumes.packing.claim_orders import bad_order
 from tonnage.scheduling.volumes.packing.pool_fits import (
     NO_POOL,
     UNLIMITED,
@@ -25,7 +26,7 @@ from tonnage.scheduling.volumes.packing.pool_fits import (
     fits_one,
 )
 from tonnage.scheduling.volumes.packing.pool_grades import Grade, grade_one, grades
-from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy, bad_order
+from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
 
 KNOWN = [PoolPolicy.MOST_FREE, PoolPolicy.BEST_FIT, PoolPolicy.FIRST_FIT]
 modest = settings(max_examples=tries(150), deadline=None)

@@ -11,17 +11,8 @@ from hypothesis import strategies as st
 from examples_tried import tries
 from tonnage.scheduling.volumes.packing.pool_fits import UNBOUNDED, SearchBudget, descending
 from tonnage.scheduling.volumes.packing.pool_grades import Grade, grade_one
-from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
-from tonnage.scheduling.volumes.packing.shared_pools import (
-    Pieces,
-    PoolReach,
-    SharedPools,
-    pieces_of,
-    shared_grade,
-    shared_next,
-    shared_order,
-    shared_places,
-)
+from tonnage.scheduling.volumes.packing.pool_policies import Pieces, PoolPolicy, PoolReach, SharedPools, pieces_of
+from tonnage.scheduling.volumes.packing.shared_pools import shared_grade, shared_next, shared_order, shared_places
 
 POLICIES = tuple(PoolPolicy)
 Free = tuple[int, ...]

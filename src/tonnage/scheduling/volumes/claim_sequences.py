@@ -24,9 +24,9 @@ from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING, identity
 from tonnage.scheduling.volumes.capacity.reading import Question
 from tonnage.scheduling.volumes.capacity.shared_view import OwnedSizes
 from tonnage.scheduling.volumes.demand import ClaimSequence, Demand, counted_bytes
+from tonnage.scheduling.volumes.packing.claim_orders import next_claim, safe_order
 from tonnage.scheduling.volumes.packing.pool_fits import Sizes
 from tonnage.scheduling.volumes.packing.pool_grades import Grade
-from tonnage.scheduling.volumes.packing.pool_policies import next_claim, safe_order
 from tonnage.scheduling.volumes.volume_fit import VolumeFit
 
 

@@ -21,7 +21,7 @@ from tonnage.scheduling.volumes.capacity.pools import NO_ROOM, Room
 from tonnage.scheduling.volumes.capacity.reading import Held
 from tonnage.scheduling.volumes.capacity.shared_view import SharedView
 from tonnage.scheduling.volumes.packing.pool_fits import descending
-from tonnage.scheduling.volumes.packing.shared_pools import PoolReach, SharedPools, pieces_of
+from tonnage.scheduling.volumes.packing.pool_policies import PoolReach, SharedPools, pieces_of
 from tonnage.scheduling.volumes.reservations.holds import CapacityHolds
 
 

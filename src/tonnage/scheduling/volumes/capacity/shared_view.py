@@ -11,14 +11,8 @@ from typing import NamedTuple
 
 from tonnage.scheduling.volumes.packing.pool_fits import SearchBudget, Sizes
 from tonnage.scheduling.volumes.packing.pool_grades import Grade
-from tonnage.scheduling.volumes.packing.shared_pools import (
-    Pieces,
-    SharedPools,
-    pieces_of,
-    shared_grade,
-    shared_next,
-    shared_order,
-)
+from tonnage.scheduling.volumes.packing.pool_policies import Pieces, SharedPools, pieces_of
+from tonnage.scheduling.volumes.packing.shared_pools import shared_grade, shared_next, shared_order
 
 
 class OwnedSizes(tuple[int, ...]):

@@ -41,9 +41,10 @@ from tonnage.scheduling.volumes.explain.account_entries import (
     room_miss,
 )
 from tonnage.scheduling.volumes.explain.shared_account import SharedAccount
+from tonnage.scheduling.volumes.packing.claim_orders import bad_order, safe_order
 from tonnage.scheduling.volumes.packing.pool_fits import UNBOUNDED, UNLIMITED, Sizes, descending, place_one
 from tonnage.scheduling.volumes.packing.pool_grades import Grade, grade_one
-from tonnage.scheduling.volumes.packing.pool_policies import PackedClaim, PoolPolicy, bad_order, placed_by, safe_order
+from tonnage.scheduling.volumes.packing.pool_policies import PackedClaim, PoolPolicy, placed_by
 from tonnage.scheduling.volumes.reservations.holds import Hold
 from tonnage.scheduling.volumes.static_volumes import Match
 from tonnage.scheduling.volumes.volume_fit import NO_PROVISIONER, ProvisioningDemand, VolumeFit

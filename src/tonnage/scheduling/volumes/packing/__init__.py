@@ -5,7 +5,7 @@ descending. Functions named `…_one` judge one object with plain integers, the 
 
     can the claims be packed, all at once?                     pool_fits.py
     whatever pools the driver chooses, in any order?           pool_grades.py, also beside promised claims
-    with a known policy, or sent one after the other?          pool_policies.py
+    with a known policy, or sent one after the other?          claim_orders.py, a search by pool_policies.py
 
 A yes is never wrong. A wrong no would leave a pod waiting, so answers are exact up to the search limits, which stand at
 each function.

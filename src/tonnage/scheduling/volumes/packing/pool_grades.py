@@ -1,7 +1,7 @@
 """How sure is a fit, given that the driver and not the scheduler chooses the pools? The grades of DESIGN.
 
     GUARANTEED   in any order and with any choices, every claim finds a pool with room;
-    ORDERED      the same, if the claims come in an order that we choose (`pool_policies.py`);
+    ORDERED      the same, if the claims come in an order that we choose (`claim_orders.py`);
     POSSIBLE     some choice of pools places them all;
     NONE         no choice does.
 
@@ -24,6 +24,15 @@ import numpy as np
 import numpy.typing as npt
 
 from tonnage.scheduling.cluster.columns import Ints, Mask
+from tonnage.scheduling.volumes.packing.claim_orders import (
+    MOST_ORDERS,
+    are_always_placed,
+    have_safe_order,
+    is_always_placed,
+    order_count,
+    outcomes,
+    safe_order,
+)
 from tonnage.scheduling.volumes.packing.pool_fits import (
     MOST_BYTES,
     UNBOUNDED,
@@ -40,16 +49,7 @@ from tonnage.scheduling.volumes.packing.pool_fits import (
     needing_room,
     without,
 )
-from tonnage.scheduling.volumes.packing.pool_policies import (
-    MOST_ORDERS,
-    PoolPolicy,
-    are_always_placed,
-    have_safe_order,
-    is_always_placed,
-    order_count,
-    outcomes,
-    safe_order,
-)
+from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
 
 MOST_WAYS = 60
 """At most this many ways to shut out one claim are compared for all objects at once (five different claims have 52)."""
