@@ -9,7 +9,7 @@ from tonnage.gates import Gates
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.configuration.configuration import parse
-from tonnage.scheduling.configuration.plugin_catalogue import KnownPlugin
+from tonnage.scheduling.configuration.profile_plugins import KnownPlugin
 from tonnage.scheduling.framework import SUCCESS, Api, Cycle, PreBindPlugin, Status
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class

@@ -39,8 +39,8 @@ from tonnage.scheduling.volumes.packing.pool_fits import (
 )
 from tonnage.scheduling.volumes.packing.pool_policies import (
     MOST_POOLS_IN_ORDER,
+    DriverSearch,
     PackedClaim,
-    Play,
     PoolPolicy,
     pieces_of_one,
     pools_of_one,
@@ -72,12 +72,12 @@ def bad_order(pools: Sequence[int], sizes: Sizes, policy: PoolPolicy, search: Se
 def _shut_out(
     pools: Sequence[int], sizes: Sizes, policy: PoolPolicy, search: SearchBudget
 ) -> tuple[PackedClaim, ...] | None:
-    """`Play.shut_out` with the pools that can hold one of the claims; None if the search gives up."""
+    """`DriverSearch.shut_out` with the pools that can hold one of the claims; None if the search gives up."""
     needed = needing_room(sizes)
     rows = tuple(pool for pool in pools if pool >= needed[-1])
 
     def played(search: SearchBudget) -> tuple[PackedClaim, ...] | None:
-        play = Play(pools_of_one(rows, policy), search, cost=_STEPS_A_STATE)
+        play = DriverSearch(pools_of_one(rows, policy), search, cost=_STEPS_A_STATE)
         return unless_given_up(lambda: play.shut_out(pieces_of_one(needed)), worst=None)
 
     if _has_too_many_orders(rows, policy):
@@ -90,7 +90,7 @@ def outcomes(pools: Sequence[int], sizes: Sizes, policy: PoolPolicy, search: Sea
     find no room, or a search gives up."""
 
     def played(search: SearchBudget) -> frozenset[Sizes] | None:
-        play = Play(pools_of_one(pools, policy), search, cost=_STEPS_A_STATE)
+        play = DriverSearch(pools_of_one(pools, policy), search, cost=_STEPS_A_STATE)
         found = unless_given_up(lambda: play.outcomes(pieces_of_one(sizes), {0}), worst=None)
         return None if found is None else frozenset(descending(free) for _, free in found)
 
@@ -151,7 +151,10 @@ def next_claim(pools: Sequence[int], sizes: Sizes, policy: PoolPolicy, search: S
     no room for the others; among equals the largest."""
 
     def harm(size: int) -> float:
-        rest, found = without(sizes, size), Play(pools_of_one(pools, policy), search).outcomes(((size, 0),), set())
+        rest, found = (
+            without(sizes, size),
+            DriverSearch(pools_of_one(pools, policy), search).outcomes(((size, 0),), set()),
+        )
         after = {descending(free) for _, free in found or ()}
         return sum(place_one(free, rest, search) is None for free in after) / max(len(after), 1)
 
@@ -163,7 +166,7 @@ def _found(pools: Sizes, sizes: Sizes, promised: Sizes, policy: PoolPolicy, sear
         policy = PoolPolicy.UNKNOWN
     elif not promised and policy is not PoolPolicy.FIRST_FIT:
         return _order_of_packing(pools, sizes, policy, search)
-    play = Play(pools_of_one(pools, policy), search)
+    play = DriverSearch(pools_of_one(pools, policy), search)
     found = unless_given_up(lambda: play.order(pieces_of_one(sizes), pieces_of_one(promised)), worst=None)
     return None if found is None else tuple(size for size, _ in found)
 

@@ -112,7 +112,7 @@ def unless_given_up(answer: Callable[[], T], *, worst: T) -> T:
         return worst
 
 
-class Play:
+class DriverSearch:
     """One search over what drivers may do. Every method raises GaveUp after MOST_STEPS in all. `cost`: the steps of a
     decision that one of these takes."""
 

@@ -15,9 +15,9 @@ from typing import Final
 from tonnage.scheduling.volumes.packing.pool_fits import UNLIMITED, Found, SearchBudget
 from tonnage.scheduling.volumes.packing.pool_grades import Grade
 from tonnage.scheduling.volumes.packing.pool_policies import (
+    DriverSearch,
     Piece,
     Pieces,
-    Play,
     SharedPools,
     pieces_of,
     unless_given_up,
@@ -47,7 +47,7 @@ def shared_places(
     pools: SharedPools, pieces: Pieces, promised: Pieces = (), search: SearchBudget = UNLIMITED
 ) -> tuple[int, ...] | None:
     """For every claim the position of its pool in a packing on top of the promised ones; None if there is none."""
-    play = Play(pools, search)
+    play = DriverSearch(pools, search)
     found = unless_given_up(lambda: play.packing((*promised, *pieces), pools.free), worst=None)
     return None if found is None else found[len(promised) :]
 
@@ -57,7 +57,7 @@ def shared_next(pools: SharedPools, pieces: Pieces, search: SearchBudget = UNLIM
     no room for the others; among equals the largest."""
 
     def harm(piece: Piece) -> float:
-        play, rest = Play(pools, search), without_piece(pieces, piece)
+        play, rest = DriverSearch(pools, search), without_piece(pieces, piece)
         after = unless_given_up(lambda: play.outcomes((piece,), set()), worst=None) or ()
         return sum(not play.holds(rest, free) for _, free in after) / max(len(after), 1)
 
@@ -70,7 +70,7 @@ _orders: Found[Pieces | None] = Found()
 
 
 def _graded(pools: SharedPools, pieces: Pieces, promised: Pieces, search: SearchBudget, with_order: bool) -> Grade:
-    play, asked = Play(pools, search), Play(pools, search)
+    play, asked = DriverSearch(pools, search), DriverSearch(pools, search)
     if unless_given_up(lambda: asked.shut_out(pieces_of((*pieces, *promised))), worst=None) == ():
         return Grade.GUARANTEED
     left = unless_given_up(lambda: play.outcomes(promised, {owner for _, owner in pieces}), worst=None)
@@ -81,4 +81,4 @@ def _graded(pools: SharedPools, pieces: Pieces, promised: Pieces, search: Search
 
 
 def _ordered(pools: SharedPools, pieces: Pieces, promised: Pieces, search: SearchBudget) -> Pieces | None:
-    return unless_given_up(lambda: Play(pools, search).order(pieces, promised), worst=None)
+    return unless_given_up(lambda: DriverSearch(pools, search).order(pieces, promised), worst=None)
