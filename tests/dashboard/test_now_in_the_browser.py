@@ -96,6 +96,17 @@ async def test_on_a_telephone_a_command_breaks_between_its_words_alone(serve, op
     assert len(heights) == 6 and len(set(heights)) == 1
 
 
+async def test_history_that_cannot_be_asked_is_told_and_what_is_wrong_stays(serve, open_window, troubled):
+    address = await serve(troubled)
+    window = await open_window("about:blank", view="")
+    window.address = address
+    window.expected += ["ERR_"]
+    await window.page.route("**/api/v1/history*", lambda route: route.abort())
+    await window.page.goto(address)
+    await expect(window.page.get_by_text("The dashboard's server does not answer")).to_be_visible()
+    await expect(window.page.locator(".trouble h3").first).to_have_text("node-2 is not ready")
+
+
 async def test_a_trouble_leads_to_its_object(serve, open_window, troubled):
     window = await open_window(await serve(troubled), view="")
     await window.page.get_by_role("link", name="node-2 is not ready").click()

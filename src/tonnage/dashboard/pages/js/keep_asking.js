@@ -34,7 +34,7 @@ export function keepAsking(
       const answer = await ask(path, {signal: controller.signal});
       if (controller.signal.aborted) return;
       isSoon = isWorking(answer);
-      onAnswer(answer);
+      await onAnswer(answer);
     } catch (error) {
       if (controller.signal.aborted) return;
       onError(error);

@@ -9,6 +9,7 @@ const path = key => key.split("/").map(encodeURIComponent).join("/");
 export const hrefs = {
   pod: key => `#/pod/${path(key)}`,
   explanation: key => `#/explain/${path(key)}`,
+  drain: node => `#/what-if/drain/${encodeURIComponent(node)}`,
   node: name => `#/map/node/${encodeURIComponent(name)}`,
   claim: key => `#/map/claim/${path(key)}`,
   object: (table, key) => `#/tables/${table}/${path(key)}`,

@@ -50,7 +50,7 @@ export function drawMap(container, state, options = {}) {
   return new CapacityMap(container, state, options);
 }
 
-export class CapacityMap {
+class CapacityMap {
   constructor(container, state, options = {}) {
     this.options = {storageKey: "map", label: "Capacity map", hasControls: true, isLive: true, ...options};
     this.container = container;

@@ -42,7 +42,7 @@ export class Colours {
 }
 
 /** The namespace of a volume's claim; "" for a volume that no claim has. */
-export function namespaceOf(key, row) {
+function namespaceOf(key, row) {
   const claim = row.claim ?? "";
   return claim.slice(0, Math.max(0, claim.indexOf("/")));
 }

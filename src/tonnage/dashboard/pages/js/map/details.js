@@ -48,8 +48,7 @@ function scaleWords(bars, scaleOf) {
 }
 
 function drainLink(name) {
-  const href = `#/what-if/drain/${encodeURIComponent(name)}`;
-  return el("p", {class: "object-links"}, el("a", {href, "data-id": "drain"}, "Preview a drain of this node"), objectLink("nodes", name));
+  return el("p", {class: "object-links"}, el("a", {href: hrefs.drain(name), "data-id": "drain"}, "Preview a drain of this node"), objectLink("nodes", name));
 }
 
 function objectLink(table, key) {
@@ -111,15 +110,9 @@ function podWords(pod) {
   return ` ${[pod.phase ?? "Pending", pod.node ? `on ${pod.node}` : "", pod.terminating ? "terminating" : ""].filter(Boolean).join(", ")}`;
 }
 
-/** The address of a pod's page. */
-export function podAddress(pod) {
-  const cut = pod.indexOf("/");
-  return `#/pod/${encodeURIComponent(pod.slice(0, cut))}/${encodeURIComponent(pod.slice(cut + 1))}`;
-}
-
 function podLink(pod, isLive) {
   if (!isLive) return el("bdi", {}, pod);
-  return el("a", {href: podAddress(pod), "data-id": `pod ${pod}`}, el("bdi", {}, pod));
+  return el("a", {href: hrefs.pod(pod), "data-id": `pod ${pod}`}, el("bdi", {}, pod));
 }
 
 function opener(kind, key) {

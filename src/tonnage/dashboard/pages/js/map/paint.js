@@ -44,7 +44,7 @@ export function sized(canvas, width, height) {
 }
 
 /** Which of the five steps of fullness a share belongs to. */
-export function fillStep(fullness) {
+function fillStep(fullness) {
   return Math.min(4, Math.floor(fullness * 5));
 }
 
@@ -85,7 +85,7 @@ function paintMark(context, sign, x, y, size, colours) {
 }
 
 /** Heights of `bars` bars in a tile: [height, distance]. */
-export function barHeights(bars) {
+function barHeights(bars) {
   return bars <= 2 ? [13, 16] : bars <= 4 ? [10, 12] : [6, 7];
 }
 

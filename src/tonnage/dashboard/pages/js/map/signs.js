@@ -3,7 +3,7 @@
 import {bytes, count} from "../format.js";
 
 /** From which share on a node counts as nearly full. */
-export const NEARLY_FULL = 0.95;
+const NEARLY_FULL = 0.95;
 
 /** What may be told of a node, worst first; `short` is for tiles. `isTrouble` is false for what somebody chose, or what passes by itself. */
 export const SIGNS = {

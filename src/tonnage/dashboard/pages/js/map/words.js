@@ -47,7 +47,7 @@ export function keptLines(entry) {
 }
 
 /** A claim, line by line. */
-export function claimLines(key, row) {
+function claimLines(key, row) {
   return [
     `${row.claim || row.volume || key}, ${bytes(row.bytes ?? 0)}`,
     row.storageClass ? `class ${row.storageClass}` : "",
@@ -82,7 +82,7 @@ export function stateWords(row) {
 }
 
 /** Who reaches a volume that is on no one node. */
-export function reachWords(row) {
+function reachWords(row) {
   if (row.zones?.length) return `reached from ${row.zones.length === 1 ? "zone" : "zones"} ${row.zones.join(", ")}`;
   if (row.nodes?.length) return `reached from ${row.nodes.join(", ")}`;
   return "not on one node";

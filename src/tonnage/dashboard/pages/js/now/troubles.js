@@ -1,8 +1,8 @@
 // The list of troubles: what is wrong, for how long, what it means, and the next command with a button that copies it.
 
-import {addressOf} from "../address.js";
 import {copyableCommand} from "../copyable.js";
 import {el, keyed, replace} from "../dom.js";
+import {hrefs} from "../links.js";
 import {ageOf, setAge} from "../since.js";
 
 const WORDS = {error: "Error", warning: "Warning", info: "Note"};
@@ -33,8 +33,8 @@ function make(trouble) {
 
 function headlineOf(trouble) {
   const [kind, key] = trouble.object.split(/ (.*)/s);
-  const place = {Node: ["map", ["node", key]], Pod: ["pod", key.split("/")], PersistentVolumeClaim: ["map", ["claim", ...key.split("/")]]}[kind];
-  return place ? el("a", {class: "trouble-link", href: addressOf(place[0], place[1], {})}) : el("bdi", {});
+  const hrefOf = {Node: hrefs.node, Pod: hrefs.pod, PersistentVolumeClaim: hrefs.claim}[kind];
+  return hrefOf ? el("a", {class: "trouble-link", href: hrefOf(key)}) : el("bdi", {});
 }
 
 function update(item, trouble) {

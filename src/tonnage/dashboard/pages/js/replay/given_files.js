@@ -1,6 +1,6 @@
 // Files that are dropped on the page or chosen: folders are gone through, and everything is read as text.
 
-export const MOST_BYTES = 16 * 1024 * 1024 - 64 * 1024; // what the server takes, less what goes around it
+const MOST_BYTES = 16 * 1024 * 1024 - 64 * 1024; // what the server takes, less what goes around it
 const MOST_FILES = 500;
 const WANTED = /\.(ya?ml|json)$/i;
 

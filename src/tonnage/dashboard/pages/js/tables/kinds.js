@@ -96,7 +96,7 @@ export const TABLES = {
     resource: "pods",
     from: ["pods"],
     rows: state => [...state.pods],
-    trouble: row => (row.state === "failed" ? "Failed" : ["waiting", "gated"].includes(row.state ?? "waiting") ? "Pending" : ""),
+    trouble: ({state = "waiting"}) => (["waiting", "gated", "failed", "terminating"].includes(state) ? PODS[state] : ""),
     columns: [
       {head: "Name", of: (row, key) => key, weight: 4},
       {head: "State", of: row => PODS[row.state ?? "waiting"] ?? row.state, weight: 1.6},

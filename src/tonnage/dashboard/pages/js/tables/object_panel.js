@@ -8,7 +8,7 @@ import {hrefs} from "../links.js";
 import {shellWords} from "./kinds.js";
 
 const LINKS = {
-  nodes: key => [["On the map", hrefs.node(key)], ["Preview a drain", `#/what-if/drain/${encodeURIComponent(key)}`]],
+  nodes: key => [["On the map", hrefs.node(key)], ["Preview a drain", hrefs.drain(key)]],
   claims: key => [["On the map", hrefs.claim(key)]],
   volumes: (key, row) => (row ? [["On the map", hrefs.claim(row.claim || key)]] : []),
   pods: key => [["Its story", hrefs.pod(key)], ["Why there, or nowhere", hrefs.explanation(key)]],
