@@ -159,8 +159,7 @@ INNER_ROWS: dict[str, Rows] = {
     ),
     "whatif": (
         ("manifest_errors", "page", "scheduler_memory", "workloads", "node_copies"),
-        ("html", "manifests", "explain_report", "in_cluster_scheduler", "knobs"),
-        ("schedulers_seen", "shadow", "unused_claims"),
+        ("html", "manifests", "explain_report", "knobs", "schedulers_seen", "shadow"),
         ("creation", "recording"),
         ("sources",),
         ("expansion", "replay"),

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tonnage.scheduling.configuration.configuration import Configuration
     from tonnage.scheduling.plugins.registry import ForeignPlugins
     from tonnage.whatif.creation import Creation
-    from tonnage.whatif.in_cluster_scheduler import SchedulerSearch
+    from tonnage.whatif.scheduler_memory import SchedulerSearch
     from tonnage.whatif.sources import ClusterState
 
 
@@ -149,7 +149,7 @@ class ClusterQuestion:
     @property
     def search(self) -> SchedulerSearch:
         """How to look for the scheduler in the cluster, when `scheduler` gives none."""
-        from tonnage.whatif.in_cluster_scheduler import SchedulerSearch
+        from tonnage.whatif.scheduler_memory import SchedulerSearch
 
         named = (("--kubeconfig", self.kubeconfig_file), ("--context", self.context))
         kubectl = shlex.join(["kubectl", *(str(word) for flag, value in named if value for word in (flag, value))])

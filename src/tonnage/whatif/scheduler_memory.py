@@ -1,4 +1,4 @@
-"""What only a live scheduler knows, asked of it, so that what-if answers agree with it.
+"""What only a live scheduler knows, asked of it, so that what-if answers agree with it; and how it is found.
 
     /debug/assumed        pods it has decided about and claims and volumes it has promised, that the API does not show;
                           nodes that it passes over for a while
@@ -7,15 +7,19 @@
     /configz              the schedulerNames that it serves
 
 The scheduler is asked before the objects are listed: what the API shows otherwise by then is left as it shows it.
+
+Where no flag names its endpoint, it is searched for (`SchedulerSearch`): the chart and the overlays label its Service,
+and the lease names the replica that decides. The Service's name leads there from inside the cluster; from outside, a
+note says what to run: `kubectl port-forward`, and which flags to add.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -23,8 +27,9 @@ from tonnage.client.config.connection import KubeconfigUser
 from tonnage.clock import Clock
 from tonnage.endpoints import Endpoint
 from tonnage.errors import TonnageError
-from tonnage.objects.core_v1 import ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.core_v1 import ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod, Service
 from tonnage.objects.meta import Key, Object, split_key
+from tonnage.objects.small_groups import Lease
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.plugin_args import Reservation
@@ -32,6 +37,10 @@ from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.reservations.holds import Hold
 from tonnage.scheduling.volumes.reservations.promises import includes_claim
+
+if TYPE_CHECKING:
+    from tonnage.client.http import Client
+
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 RESERVATIONS, ASSUMED, NOMINATIONS = "/debug/reservations", "/debug/assumed", "/debug/nominations"
@@ -288,3 +297,93 @@ def _with_owner(volume: PersistentVolume, told: AssumedVolume) -> PersistentVolu
         api_version="v1", kind="PersistentVolumeClaim", namespace=namespace, name=name, uid=told.claim_uid
     )
     return msgspec.structs.replace(volume, spec=msgspec.structs.replace(volume.spec, claim_ref=owner))
+
+
+LABELS: Final = "app.kubernetes.io/name=tonnage,app.kubernetes.io/component=scheduler"
+CA_FILE: Final = "/tmp/certs/ca.crt"
+"""Where the chart and the overlays have the scheduler keep the certificate that it signs itself."""
+SCHEDULER_NOT_ASKED: Final = (
+    "Not connected to the scheduler, so its reservations are ignored. Add --scheduler-endpoint URL."
+)
+_PORT: Final = 10259
+
+
+@dataclass(frozen=True, slots=True)
+class InClusterScheduler:
+    namespace: str
+    service: str
+    port: int = _PORT
+    pod: str = ""
+    """The replica that holds the lease; empty if it is not known."""
+
+    @property
+    def url(self) -> str:
+        return f"https://{self.service}.{self.namespace}.svc:{self.port}"
+
+    def note(self, kubectl: str, *, is_untrusted: bool) -> str:
+        """What to run to be connected. `is_untrusted`: it answers here, with a certificate that is not trusted."""
+        there = f"{kubectl} --namespace {self.namespace}"
+        target = f"pod/{self.pod}" if self.pod else f"service/{self.service}"
+        service = f"{self.namespace}/{self.service}"
+        found = f"Not connected to the scheduler (Service {service}), so its reservations are ignored."
+        ca = f"`{there} exec {target} -- cat {CA_FILE} > ca.crt`"
+        if is_untrusted:
+            return f"{found} Its certificate is not trusted: add --scheduler-ca FILE."
+        return (
+            f"{found} Run `{there} port-forward {target} {self.port}` in another terminal and {ca}, then add "
+            f"--scheduler-endpoint https://localhost:{self.port} --scheduler-ca ca.crt."
+        )
+
+
+def find(services: Iterable[Service], leases: Iterable[Lease]) -> InClusterScheduler | None:
+    """The first scheduler whose lease a pod holds, else the first Service; None without one. A pod's name begins with
+    that of its Deployment, which is the Service's, and a lease's holder with the pod's."""
+    holders = sorted(each.spec.holder_identity.partition("_")[0] for each in leases if each.spec.holder_identity)
+    found = [
+        InClusterScheduler(
+            each.namespace,
+            each.name,
+            next((port.port for port in each.spec.ports), _PORT),
+            next((name for name in holders if name.startswith(f"{each.name}-")), ""),
+        )
+        for each in sorted(services, key=lambda each: each.key)
+    ]
+    return next((each for each in found if each.pod), found[0] if found else None)
+
+
+async def leases_of(client: Client) -> list[Lease]:
+    """The leases of programs. A node's lease is none, and there are as many of them as nodes. Raises TonnageError."""
+    selected = "metadata.namespace!=kube-node-lease"
+    return list((await client.list(Lease, field_selector=selected, retry=False)).items)
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerSearch:
+    """How to look for it: whose certificates are trusted, who asks, and how the user calls kubectl."""
+
+    ca_pem: bytes = b""
+    user: KubeconfigUser = field(default_factory=KubeconfigUser)
+    kubectl: str = "kubectl"
+
+    async def find(self, client: Client) -> tuple[Endpoint | None, str]:
+        """The endpoint, if it can be reached from here and is trusted; otherwise None, and what to say about it."""
+        services, leases = list[Service](), list[Lease]()
+        with suppress(TonnageError):  # what may not be read is not found
+            services = list((await client.list(Service, label_selector=LABELS, retry=False)).items)
+            leases = await leases_of(client) if services else []
+        found = find(services, leases)
+        if found is None:
+            return None, SCHEDULER_NOT_ASKED
+        return await self._tried(found, client)
+
+    async def _tried(self, found: InClusterScheduler, client: Client) -> tuple[Endpoint | None, str]:
+        from tonnage.client.errors import Untrusted
+        from tonnage.client.program_pages import ProgramPages
+
+        endpoint = Endpoint(found.url, self.ca_pem)
+        try:
+            async with ProgramPages(endpoint, clock=client.clock) as pages:
+                await pages.is_good("/livez")
+        except TonnageError as exc:
+            return None, found.note(self.kubectl, is_untrusted=isinstance(exc, Untrusted))
+        return endpoint, ""

@@ -24,6 +24,7 @@ from tonnage.objects.batch_v1 import CronJob
 from tonnage.objects.core_v1 import Event, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.small_groups import Lease
+from tonnage.whatif.scheduler_memory import leases_of
 from tonnage.whatif.workloads import is_workload
 
 if TYPE_CHECKING:
@@ -154,12 +155,6 @@ def _wanted_names(objects: Iterable[Object]) -> set[str]:
             made_by: Any = each.spec.job_template if isinstance(each, CronJob) else each
             found.add(str(made_by.spec.template.get("spec", {}).get("schedulerName", DEFAULT_SCHEDULER)))
     return found
-
-
-async def leases_of(client: Client) -> list[Lease]:
-    """The leases of programs. A node's lease is none, and there are as many of them as nodes. Raises TonnageError."""
-    selected = "metadata.namespace!=kube-node-lease"
-    return list((await client.list(Lease, field_selector=selected, retry=False)).items)
 
 
 async def schedulers_of(

@@ -31,10 +31,9 @@ from tonnage.scheduling.engine.event_handlers import READ_KINDS, ReadKind
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.whatif import manifests
 from tonnage.whatif.creation import Creation
-from tonnage.whatif.in_cluster_scheduler import SchedulerSearch
 from tonnage.whatif.manifest_errors import Origin
 from tonnage.whatif.manifests import Source
-from tonnage.whatif.scheduler_memory import SchedulerMemory, memory_of
+from tonnage.whatif.scheduler_memory import SchedulerMemory, SchedulerSearch, memory_of
 from tonnage.whatif.schedulers_seen import SchedulersSeen, schedulers_of
 from tonnage.whatif.workloads import NOT_READ_BY_DECISIONS
 

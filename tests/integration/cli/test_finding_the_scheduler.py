@@ -19,7 +19,7 @@ from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.clock import SystemClock
 from tonnage.endpoints import Endpoint
-from tonnage.whatif.in_cluster_scheduler import SchedulerSearch
+from tonnage.whatif.scheduler_memory import SchedulerSearch
 from tonnage_command import tonnage
 
 NAME, NAMESPACE = "tonnage-scheduler", "tonnage-system"

@@ -8,7 +8,7 @@ from shadow_feed import Feed
 
 from tonnage.client.informer import StreamProgress
 from tonnage.objects.meta import Object
-from tonnage.whatif.shadow.revision_order import LOOK_EVERY_S, RevisionOrder
+from tonnage.whatif.shadow.follow import LOOK_EVERY_S, RevisionOrder
 
 
 class Streams:

@@ -6,7 +6,7 @@ from tonnage.objects.core_v1 import Service
 from tonnage.objects.core_v1.small_kinds import ServicePort, ServiceSpec
 from tonnage.objects.meta import ObjectMeta
 from tonnage.objects.small_groups import Lease, LeaseSpec
-from tonnage.whatif.in_cluster_scheduler import InClusterScheduler, find
+from tonnage.whatif.scheduler_memory import InClusterScheduler, find
 
 
 def service(name: str, namespace: str = "tonnage-system", port: int = 10259) -> Service:

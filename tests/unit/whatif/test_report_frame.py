@@ -9,9 +9,8 @@ from importlib.resources import files
 
 import pytest
 
-from tonnage.whatif.html.drain_page import drain_page
 from tonnage.whatif.html.page import HtmlPage
-from tonnage.whatif.html.pages import fit_page
+from tonnage.whatif.html.pages import drain_page, fit_page
 from tonnage.whatif.html.simulate_page import simulate_page
 
 CSS = (files("tonnage.whatif.html") / "report.css").read_text("utf-8")

@@ -12,7 +12,7 @@ from tonnage.objects.core_v1 import Node
 from tonnage.objects.meta import Object
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import capacity, claim, pod_with
-from tonnage.whatif.shadow.revision_order import CALM_S, LIMIT_S, RESUMED_S
+from tonnage.whatif.shadow.follow import CALM_S, LIMIT_S, RESUMED_S
 
 KINDS = ("pods", "claims", "nodes", "capacity")
 DISKS = tuple(disks(a="10Gi", b="50Gi"))

@@ -39,9 +39,8 @@ from tonnage.objects.resources import Resource
 from tonnage.objects.small_groups import Lease
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.engine.event_handlers import READ_KINDS
-from tonnage.whatif.in_cluster_scheduler import SCHEDULER_NOT_ASKED
-from tonnage.whatif.scheduler_memory import SchedulerMemory, memory_of
-from tonnage.whatif.schedulers_seen import SchedulersSeen, leases_of, schedulers_of
+from tonnage.whatif.scheduler_memory import SCHEDULER_NOT_ASKED, SchedulerMemory, leases_of, memory_of
+from tonnage.whatif.schedulers_seen import SchedulersSeen, schedulers_of
 from tonnage.whatif.sources import not_listed, rules_of
 from tonnage.whatif.workloads import NOT_READ_BY_DECISIONS
 

@@ -23,14 +23,12 @@ import msgspec
 from tonnage.client.config.connection import ServerConnection
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object
-from tonnage.objects.node_selectors import NodeSelector
-from tonnage.objects.requirements import InvalidSelector, Requirement
-from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment
 from tonnage.objects.users import split_service_account
 from tonnage.roles import OWN_NAMESPACE, RoleRule, rules_of
 from tonnage.scheduling.configuration.configuration import LeaderElection
 from tonnage.scheduling.volumes.attach.volume_ids import csi_driver_of
+from tonnage.whatif.node_copies import NodeReach
 from tonnage.whatif.sources import ClusterState
 
 LEASE_NAMESPACE: Final = LeaderElection().resource_namespace
@@ -265,53 +263,19 @@ class Facts:
     # -- which nodes --------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _nodes_with(self) -> Mapping[tuple[str, str], frozenset[str]]:
-        found: dict[tuple[str, str], set[str]] = {}
-        for name, node in self.nodes.items():
-            for label in node.metadata.labels.items():
-                found.setdefault(label, set()).add(name)
-        return {label: frozenset(names) for label, names in found.items()}
+    def _reach(self) -> NodeReach:
+        return NodeReach(self.nodes.values())
 
     @cached_property
     def reach(self) -> Mapping[Key, frozenset[str]]:
         """By capacity object: the nodes that its topology selects; none without a topology."""
-        return {key: self._selected(each.node_topology) for key, each in self.capacities.items()}
-
-    def _selected(self, topology: LabelSelector | None) -> frozenset[str]:
-        if topology is None:
-            return frozenset()
-        try:
-            found = [
-                name
-                for name in self._candidates(topology.requirements())
-                if topology.matches(self.nodes[name].metadata.labels)
-            ]
-        except InvalidSelector:
-            return frozenset()
-        return frozenset(found)
-
-    def _candidates(self, requirements: Iterable[Requirement]) -> Iterable[str]:
-        """A superset of the nodes that meet these requirements: those with a label of the narrowest requirement."""
-        found: frozenset[str] | None = None
-        for each in requirements:
-            if each.operator == "In":
-                with_label = frozenset().union(*(self._nodes_with.get((each.key, v), frozenset()) for v in each.values))
-                found = with_label if found is None or len(with_label) < len(found) else found
-        return self.nodes if found is None else found
+        return {key: self._reach.selected(each.node_topology) for key, each in self.capacities.items()}
 
     @cached_property
     def homes(self) -> Mapping[str, frozenset[str]]:
         """By volume with node affinity: the existing nodes that it admits."""
         return {
-            name: self._admitted(each.spec.node_affinity.required)
+            name: self._reach.admitted(each.spec.node_affinity.required)
             for name, each in self.volumes.items()
             if each.spec.node_affinity.required is not None
         }
-
-    def _admitted(self, required: NodeSelector) -> frozenset[str]:
-        found: set[str] = set()
-        for term in required.node_selector_terms:
-            named = {value for each in term.match_fields if each.operator == "In" for value in each.values}
-            among = named & self.nodes.keys() if named else self._candidates(term.match_expressions)
-            found.update(name for name in among if term.matches(name, self.nodes[name].metadata.labels))
-        return frozenset(found)

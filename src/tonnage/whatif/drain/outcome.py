@@ -248,7 +248,7 @@ def _of_volume(
 def _homes(world: World, volume: PersistentVolume, pods: list[Pod]) -> set[str]:
     """The nodes that can use a volume; empty if all can."""
     if volume.spec.node_affinity.required is not None:
-        return {each.name for each in world.storage.reach().of(volume.spec.node_affinity.required)}
+        return set(world.storage.reach().admitted(volume.spec.node_affinity.required))
     if volume.spec.host_path is not None:  # a hostPath is only where its pod is
         return {each.spec.node_name for each in pods if each.spec.node_name}
     return set()

@@ -35,6 +35,7 @@ from tonnage.whatif.knobs import (
     PAIR,
     Changes,
     Knob,
+    UnusedClaim,
     class_knobs,
     least,
     pool_knob,
@@ -44,11 +45,11 @@ from tonnage.whatif.knobs import (
     state_knobs,
     turned,
     unbound,
+    unused_claims,
 )
 from tonnage.whatif.node_copies import copy_of, own_objects, shape_of, sharing_pools, volumes_on
 from tonnage.whatif.page import any_of, natural
 from tonnage.whatif.replay import Replay
-from tonnage.whatif.unused_claims import UnusedClaim, unused_claims
 
 NODES_TRIED: Final = 64
 """Of each kind of refusal; where there are more nodes, those with the most room."""

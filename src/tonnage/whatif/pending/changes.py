@@ -46,6 +46,7 @@ from tonnage.whatif.knobs import (
     state_knobs,
     turned,
     uncordon_knob,
+    unused_claims,
 )
 from tonnage.whatif.node_copies import (
     copy_of,
@@ -56,7 +57,6 @@ from tonnage.whatif.node_copies import (
 )
 from tonnage.whatif.page import named
 from tonnage.whatif.pending.causes import is_wish
-from tonnage.whatif.unused_claims import unused_claims
 
 MOST_OF_A_KIND: Final = 4
 """So many places are tried for a change of one kind: those that the most pods were refused at."""

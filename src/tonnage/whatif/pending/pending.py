@@ -6,7 +6,7 @@
     question.answer()              at any time: what is known so far
 
 To explain a pod node by node costs far more than the decision, so a pod that is like one before it shares its
-explanation (`likeness.py`); for JSON, which tells all of each, nobody shares.
+explanation (`causes.py`); for JSON, which tells all of each, nobody shares.
 `summary` is what the dashboard's page shows of an answer: `PendingAnswer.document` is megabytes on a large cluster.
 """
 
@@ -32,9 +32,8 @@ from tonnage.whatif.explain import DecisionSequence, PodState, state_of, undecid
 from tonnage.whatif.explain_report import preemption_sentence
 from tonnage.whatif.page import FittedTable, TextPage, named
 from tonnage.whatif.pending import causes
-from tonnage.whatif.pending.causes import CauseOfPod, NodePlaces, PendingCause, cause_of
+from tonnage.whatif.pending.causes import MOST_EXPLAINED_NODES, CauseOfPod, Likeness, NodePlaces, PendingCause, cause_of
 from tonnage.whatif.pending.changes import ChangeProposals, Waiting
-from tonnage.whatif.pending.likeness import MOST_EXPLAINED_NODES, Likeness
 from tonnage.whatif.pending.trials import MOST_PAIRED, Help, Trials, merged
 from tonnage.whatif.sources import ClusterState
 

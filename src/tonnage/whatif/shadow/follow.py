@@ -1,14 +1,27 @@
 """Follows a live cluster with a shadow, with GET requests and watches only.
 
 Reads the kinds that decisions need, Events with two reasons, and failed pods. An unreadable kind counts as empty, with
-a note; nodes and pods are required. Changes go through `revision_order`, so that no change is judged before the earlier
-changes of other watches.
+a note; nodes and pods are required.
+
+A change is delivered when no earlier change can be missing (`RevisionOrder`). After a disconnect the watch of pods may
+return before that of claims, and a pod would be judged without its claim. So changes wait, sorted by the server's
+resourceVersions, until every watch is known to have come as far:
+
+    proof     the watch has reached this version: by an event, a bookmark, or a list
+    calm      or it is open, and nothing earlier came for `CALM_S` (`RESUMED_S` before its first message)
+    there     without proof, objects that the change names must be known as well
+
+A change that waits longer than `LIMIT_S` is delivered as not judged, and so is a change in a gap: versions that some
+watch had to skip by a new list. A change without a version goes after all earlier ones. After a server was restored
+from an older backup, waiting changes are delivered as not judged, and every watch must list again first.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+import heapq
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from typing import Any, Final
@@ -20,8 +33,147 @@ from tonnage.errors import Forbidden, NotFound
 from tonnage.objects.core_v1 import Event, Node, Pod
 from tonnage.objects.meta import Object
 from tonnage.scheduling.engine.event_handlers import READ_KINDS
-from tonnage.whatif.shadow.revision_order import CALM_S, LOOK_EVERY_S, RevisionOrder
 from tonnage.whatif.shadow.signs import TOLD_BY_EVENTS, Shadow
+
+CALM_S: Final = 1.0
+RESUMED_S: Final = 5.0
+LIMIT_S: Final = 60.0
+"""Longer than an informer's longest pause between two attempts to connect."""
+LOOK_EVERY_S: Final = 0.05
+"""How often to look. A longer pause of our own is no calm: changes may have arrived unread."""
+
+Tell = Callable[[bool], object]
+"""Delivers a change; True if it can be judged."""
+
+
+@dataclass(order=True, slots=True)
+class _News:
+    version: int
+    number: int
+    since_s: float = field(compare=False)
+    calm_since_s: float = field(compare=False)
+    tell: Tell = field(compare=False)
+    is_lacking: Callable[[], bool] = field(compare=False)
+
+
+@dataclass(slots=True)
+class _Seen:
+    told: int = 0
+    open_since_s: float | None = None
+    calm_since_s: float = 0.0
+    outdated_gap: tuple[int, int] | None = None
+    """The server went back in time; this watch counts again after its next list."""
+
+
+class RevisionOrder:
+    """Holds changes until they can be delivered in order. Before `open` they are delivered at once, not judged."""
+
+    def __init__(self, now_s: float) -> None:
+        self._seen: dict[int, _Seen] = {}
+        self._streams: Sequence[StreamProgress] = ()
+        self._held: list[_News] = []
+        self._number = 0
+        self._newest = 0
+        self._now_s = now_s
+        self._read_s = 0.0  # time during which we read; it stops while we do not look
+        self._is_open = False
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def open(self, streams: Sequence[StreamProgress]) -> None:
+        """Start ordering: these are the watches, and all of them have listed."""
+        self._streams = streams
+        self._is_open = True
+        for stream in streams:
+            self._seen_of(stream).told = stream.reached
+
+    def put(self, stream: StreamProgress, tell: Tell, is_lacking: Callable[[], bool] = lambda: False) -> None:
+        """Add a change of a watch. `is_lacking`: it names unknown objects."""
+        if not self._is_open:
+            tell(False)
+            return
+        version = stream.telling
+        seen = self._seen_of(stream)
+        if 0 < version < seen.told:
+            self._rewind(stream)
+        if version:
+            seen.told = version
+        self._put(version or self._newest, tell, is_lacking)
+
+    def put_last(self, tell: Tell) -> None:
+        """Add a change whose version does not compare: it is delivered after all changes so far."""
+        if self._is_open:
+            self._put(self._newest, tell, lambda: False)
+        else:
+            tell(False)
+
+    def _put(self, version: int, tell: Tell, is_lacking: Callable[[], bool]) -> None:
+        self._number += 1
+        self._newest = max(self._newest, version)
+        news = _News(version, self._number, self._now_s, self._read_s, tell, is_lacking)
+        heapq.heappush(self._held, news)
+
+    def look(self, now_s: float) -> None:
+        self._read_s += min(max(now_s - self._now_s, 0.0), 2 * LOOK_EVERY_S)
+        self._now_s = now_s
+        for stream in self._streams:
+            seen = self._seen_of(stream)
+            if seen.outdated_gap is None:
+                if 0 < stream.reached < seen.told:
+                    self._rewind(stream)
+                seen.told = stream.reached
+            if seen.open_since_s != stream.open_since_s:
+                seen.open_since_s, seen.calm_since_s = stream.open_since_s, self._read_s
+        while self._held and (is_judged := self._is_judged(self._held[0])) is not None:
+            heapq.heappop(self._held).tell(is_judged)
+
+    def close(self) -> None:
+        """Deliver everything that still waits as not judged."""
+        self._tell_rest()
+
+    def _is_judged(self, news: _News) -> bool | None:
+        """Whether the change can be judged; None while undecided."""
+        if any(after < news.version <= to for after, to in (stream.gap for stream in self._streams)):
+            return False
+        is_late = self._now_s - news.since_s >= LIMIT_S
+        is_calm = self._read_s - news.calm_since_s >= CALM_S
+        is_proven = True
+        for stream in self._streams:
+            seen = self._seen_of(stream)
+            if seen.outdated_gap is None and 0 < news.version <= stream.reached:
+                continue
+            is_proven = False
+            if seen.outdated_gap is not None or not is_calm or not self._is_calm(stream, seen):
+                return False if is_late else None
+        if is_proven or not news.is_lacking():
+            return True
+        return False if is_late else None
+
+    def _is_calm(self, stream: StreamProgress, seen: _Seen) -> bool:
+        if stream.open_since_s is None or stream.open_since_s != seen.open_since_s:
+            return False
+        return stream.has_spoken or self._read_s - seen.calm_since_s >= RESUMED_S
+
+    def _rewind(self, first: StreamProgress) -> None:
+        self._tell_rest()
+        self._newest = 0
+        for stream in self._streams:
+            seen = self._seen_of(stream)
+            is_back = stream is first or 0 < stream.reached < seen.told
+            seen.told = 0
+            seen.outdated_gap = None if is_back else stream.gap
+
+    def _tell_rest(self) -> None:
+        while self._held:
+            heapq.heappop(self._held).tell(False)
+
+    def _seen_of(self, stream: StreamProgress) -> _Seen:
+        seen = self._seen.setdefault(id(stream), _Seen())
+        if seen.outdated_gap is not None and seen.outdated_gap != stream.gap:
+            seen.outdated_gap = None
+        return seen
+
 
 _SYNC_TIMEOUT_S: Final = 120.0
 TICK_EVERY_S: Final = 1.0

@@ -7,7 +7,7 @@ A decision shows in several places, and watches may bring any of them first:
     spec.nodeName of the pod                the pod is bound
 
 At the first sign Tonnage decides on the state before it; a node that is known later is compared with that decision. If
-that state is incomplete (`revision_order`), the pod is not judged: it is `unseen`.
+that state is incomplete (`RevisionOrder`), the pod is not judged: it is `unseen`.
 
     waits ──first sign──► under way ──bound, Running──► forgotten
                              └──its volumes cannot be made──► counted; what follows is another decision

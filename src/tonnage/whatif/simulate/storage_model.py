@@ -19,13 +19,13 @@ import msgspec
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.core_v1.persistent_volume import SELECTED_NODE, VolumeNodeAffinity
 from tonnage.objects.meta import Key, Object
-from tonnage.objects.node_selectors import NodeSelector
 from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.size_rules import rules_of, volume_size
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass, VolumeAttachment
 from tonnage.scheduling.volumes.capacity.pools import pool_policy_of, rebuilds_volumes
 from tonnage.scheduling.volumes.demand import driver_bytes, volume_bytes
 from tonnage.whatif.creation import renewed
+from tonnage.whatif.node_copies import NodeReach
 from tonnage.whatif.simulate.disks import (
     DEFAULT_PICK,
     PICK_POLICIES,
@@ -38,31 +38,6 @@ from tonnage.whatif.simulate.disks import (
     made_volume,
 )
 from tonnage.whatif.simulate.world_state import WorldState
-
-
-class Reach:
-    """The nodes of a moment, by label: nearly all node affinities name values of a single label."""
-
-    def __init__(self, nodes: Iterable[Node]) -> None:
-        self._nodes = list(nodes)
-        self._by_label: dict[tuple[str, str], list[Node]] = {}
-        for node in self._nodes:
-            for item in node.metadata.labels.items():
-                self._by_label.setdefault(item, []).append(node)
-
-    def of(self, required: NodeSelector | None) -> list[Node]:
-        """The nodes that a volume's affinity admits; all nodes without an affinity."""
-        if required is None:
-            return self._nodes
-        asked: dict[str, Node] = {}
-        for term in required.node_selector_terms:
-            named = next((each for each in term.match_expressions if each.operator == "In"), None)
-            if named is None:
-                asked |= {node.name: node for node in self._nodes}
-                continue
-            for value in named.values:
-                asked |= {node.name: node for node in self._by_label.get((named.key, value), ())}
-        return [node for node in asked.values() if required.matches(node.name, node.metadata.labels)]
 
 
 @dataclass(slots=True)
@@ -98,7 +73,7 @@ class StorageModel:
         """By class: objects whose topology is not a single label."""
         self._told: dict[Key, CSIStorageCapacity] = {}
         """Capacity objects as last published: one that differs was changed by somebody else."""
-        self._reach: Reach | None = None
+        self._reach: NodeReach | None = None
         self._stale: set[Key] = set()
         self._refused: dict[Key, None] = {}
         """Claims without a node that found no room: they retry when a disk changes."""
@@ -187,7 +162,7 @@ class StorageModel:
 
     def is_local(self, disk: Disk) -> bool:
         """True if only one node can use the disk; a zone's storage is not local."""
-        return self._topology(disk) is not None and len(self.reach().of(self.affinity(disk).required)) == 1
+        return self._topology(disk) is not None and len(self.reach().admitted(self.affinity(disk).required)) == 1
 
     def _topology(self, disk: Disk) -> LabelSelector | None:
         told = self._told.get(disk.objects[0])
@@ -326,8 +301,8 @@ class StorageModel:
             }
             home = min(attached) if attached and claim.selected_node not in attached else claim.selected_node
             return self.objects.get(Node, home) if home else None
-        homes = self.reach().of(volume.spec.node_affinity.required)
-        return homes[0] if len(homes) == 1 else None
+        homes = self.reach().admitted(volume.spec.node_affinity.required)
+        return self.objects.get(Node, *homes) if len(homes) == 1 else None
 
     def is_home(self, volume: PersistentVolume, node: Node) -> bool:
         """True if a volume's contents are on this node: by its disk if known, else by its affinity."""
@@ -336,9 +311,9 @@ class StorageModel:
             return disk in self.disks_for(volume.class_name, node) and self.is_local(disk)
         return self.home_node(volume) == node
 
-    def reach(self) -> Reach:
+    def reach(self) -> NodeReach:
         if self._reach is None:
-            self._reach = Reach(self.objects.all(Node))
+            self._reach = NodeReach(self.objects.all(Node))
         return self._reach
 
     # -- deleting volumes ---------------------------------------------------------------------------------------------
