@@ -17,7 +17,7 @@ from tonnage.objects.core_v1 import Pod
 from tonnage.scheduling.cluster.pod_info import requests_of
 from tonnage.scheduling.configuration.configuration import default_configuration
 from tonnage.scheduling.preemption.preemption import MAX_TERMS_ASKED, ORDINARY_TERMS
-from tonnage.scheduling.spread.affinity_terms import MAX_TERMS
+from tonnage.scheduling.spread.residents import MAX_TERMS
 from tonnage.testing.builders import node, pod
 from tonnage.whatif.replay import Replay
 

@@ -26,12 +26,12 @@ from tonnage.objects.core_v1 import Node, Pod, PodAffinityTerm, TopologySpreadCo
 from tonnage.objects.meta import ObjectMeta
 from tonnage.objects.node_selectors import find_untolerated
 from tonnage.objects.selectors import LabelSelector, selects
-from tonnage.scheduling.cluster import residents
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.plugin_args import InterPodAffinityArgs, PodTopologySpreadArgs
 from tonnage.scheduling.framework import SKIP, Code, Cycle, Judgement
 from tonnage.scheduling.plugins.inter_pod_affinity import InterPodAffinity
 from tonnage.scheduling.plugins.pod_topology_spread import PodTopologySpread
+from tonnage.scheduling.spread import residents
 from tonnage.testing.builders import node, pod
 
 Doc = dict[str, Any]

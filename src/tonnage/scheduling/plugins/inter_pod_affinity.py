@@ -28,7 +28,6 @@ from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ids, Ints, Mask, Rows
 from tonnage.scheduling.cluster.pod_info import PodInfo, fingerprint
 from tonnage.scheduling.cluster.pod_matching import Labels
-from tonnage.scheduling.cluster.residents import Floats, Residents, RowCounts, RowNumbers
 from tonnage.scheduling.configuration.plugin_args import InterPodAffinityArgs
 from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.events import SKIP as QUEUE_SKIP
@@ -45,10 +44,14 @@ from tonnage.scheduling.framework import (
     Status,
     unresolvable,
 )
-from tonnage.scheduling.spread.affinity_terms import (
+from tonnage.scheduling.spread.residents import (
     MAX_TERMS,
     NO_TERMS,
     CarriedTerms,
+    Floats,
+    Residents,
+    RowCounts,
+    RowNumbers,
     Term,
     Terms,
     terms_asked,

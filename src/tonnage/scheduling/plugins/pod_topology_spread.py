@@ -22,7 +22,6 @@ from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ints, Rows, row_count
 from tonnage.scheduling.cluster.pod_info import PodInfo, fingerprint
 from tonnage.scheduling.cluster.pod_matching import Labels
-from tonnage.scheduling.cluster.residents import Residents
 from tonnage.scheduling.configuration.plugin_args import PodTopologySpreadArgs
 from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.events import SKIP as QUEUE_SKIP
@@ -40,7 +39,6 @@ from tonnage.scheduling.framework import (
     Status,
     unresolvable,
 )
-from tonnage.scheduling.spread.affinity_terms import MAX_TERMS
 from tonnage.scheduling.spread.constraints import (
     UNLABELLED,
     Constraint,
@@ -53,6 +51,7 @@ from tonnage.scheduling.spread.constraints import (
     lacking,
     refusals,
 )
+from tonnage.scheduling.spread.residents import MAX_TERMS, Residents
 
 
 class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.cluster.residents import Residents
 from tonnage.scheduling.configuration.plugin_args import (
     DefaultPreemptionArgs,
     InterPodAffinityArgs,
@@ -49,7 +48,7 @@ from tonnage.scheduling.plugins.volume_binding import ToldRebuilds, VolumeBindin
 from tonnage.scheduling.plugins.volume_constraints import VolumeRestrictions, VolumeZone
 from tonnage.scheduling.preemption.preemption import DefaultPreemption
 from tonnage.scheduling.preemption.ranked_residents import DisruptionBudgets, RankedResidents
-from tonnage.scheduling.spread.affinity_terms import CarriedTerms
+from tonnage.scheduling.spread.residents import CarriedTerms, Residents
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.scheduling.volumes.hints import TopologyKeys

@@ -24,9 +24,9 @@ from tonnage.scheduling.cluster.cluster import Cluster, matching
 from tonnage.scheduling.cluster.columns import Ids, Ints, Mask, Rows
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.pod_matching import NOBODY, Labels, PodMatcher, Workloads, hold, requirements_of
-from tonnage.scheduling.cluster.residents import Floats, Residents, RowCounts, RowNumbers
 from tonnage.scheduling.configuration.plugin_args import PodTopologySpreadArgs
 from tonnage.scheduling.framework import Cycle
+from tonnage.scheduling.spread.residents import Floats, Residents, RowCounts, RowNumbers
 
 DO_NOT_SCHEDULE: Final = "DoNotSchedule"
 SCHEDULE_ANYWAY: Final = "ScheduleAnyway"

@@ -12,7 +12,6 @@ import pytest
 
 from tonnage.objects.requirements import Requirement
 from tonnage.objects.selectors import LabelSelector
-from tonnage.scheduling.cluster import residents
 from tonnage.scheduling.cluster.cluster import Cluster, place
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.pod_matching import (
@@ -23,9 +22,9 @@ from tonnage.scheduling.cluster.pod_matching import (
     Requirements,
     requirements_of,
 )
-from tonnage.scheduling.cluster.residents import Residents, RowCounts
 from tonnage.scheduling.plugins.registry import add_indexes
-from tonnage.scheduling.spread.affinity_terms import CarriedTerms
+from tonnage.scheduling.spread import residents
+from tonnage.scheduling.spread.residents import CarriedTerms, Residents, RowCounts
 from tonnage.testing.builders import cluster_of, info, node, pod
 
 WEB = PodMatcher(frozenset(("default",)), requirements_of(LabelSelector.parse("app=web")))
