@@ -125,10 +125,22 @@ _LINES_CUT = re.compile(
 """What keeps each line within its row: they are no longer than that."""
 
 
+_NEIGHBOURS = re.compile(
+    r'(<rect fill="([^"]+)" x="[\d.]+" y="([\d.]+)" width=")([\d.]+)("[^>]*/>)'
+    r'<rect fill="\2" x="[\d.]+" y="\3" width="([\d.]+)"[^>]*/>'
+)
+"""Two pieces of a line's background in one colour."""
+
+
+def _with_whole_backgrounds(svg: str) -> str:
+    merged = _NEIGHBOURS.sub(lambda found: f"{found[1]}{float(found[4]) + float(found[6]):.1f}{found[5]}", svg)
+    return svg if merged == svg else _with_whole_backgrounds(merged)
+
+
 def _without_font(svg: str, told: str) -> str:
     """The font is the reader's own: a picture asks for nothing elsewhere. And it says what it shows."""
     plain = re.sub(r"@font-face \{[^}]*\}|<!--.*?-->", "", svg)
-    plain = _LINES_CUT.sub("", re.sub(r"terminal-\d+", "t", plain))
+    plain = _with_whole_backgrounds(_LINES_CUT.sub("", re.sub(r"terminal-\d+", "t", plain)))
     return re.sub(r"(<svg [^>]*>)", rf"\1<title>tonnage top</title><desc>{told}</desc>", plain, count=1)
 
 
