@@ -34,7 +34,7 @@ from tonnage.clock import SystemClock
 from tonnage.gates import Gates
 from tonnage.objects.document import Doc, decode, encode
 from tonnage.objects.resources import BY_PLURAL, Resource
-from tonnage.store import Store
+from tonnage.store.store import Store
 
 KINDS = ("pods", "persistentvolumeclaims", "configmaps")
 AT_ONCE = 512

@@ -51,7 +51,7 @@ from tonnage.provisioner.metrics import ProvisionerMetrics
 from tonnage.provisioner.program import Provisioner
 from tonnage.scheduler.program import SchedulerProgram
 from tonnage.scheduling.configuration.configuration import default_configuration
-from tonnage.store import Store
+from tonnage.store.store import Store
 
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_]*")
 _BASE_UNITS: Final = ("seconds", "bytes", "ratio", "celsius", "meters", "volts", "amperes", "joules", "grams")

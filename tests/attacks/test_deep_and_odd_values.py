@@ -25,7 +25,8 @@ from tonnage.gates import Gates
 from tonnage.objects.document import encode
 from tonnage.objects.resources import BY_KIND
 from tonnage.objects.texts.decode_budget import MAX_DEPTH
-from tonnage.store import Store, StoreOptions
+from tonnage.store.options import StoreOptions
+from tonnage.store.store import Store
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"

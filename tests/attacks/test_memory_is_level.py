@@ -36,7 +36,7 @@ from tonnage.objects.document import encode
 from tonnage.objects.users import User
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.engine.engine import Engine
-from tonnage.store import StoreEvent
+from tonnage.store.records import StoreEvent
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class, volume
 

@@ -31,8 +31,7 @@ from tonnage.objects.requirements import LabelMatcher, Requirement
 from tonnage.objects.resources import BY_PLURAL
 from tonnage.objects.selectors import FieldSelector, LabelSelector, label_matcher
 from tonnage.scheduling.cluster.pod_matching import MatcherIndex, PodMatcher, requirements_of
-from tonnage.store import StoreRecord
-from tonnage.store.records import event_of
+from tonnage.store.records import StoreRecord, event_of
 
 LABELS = {"a": "other", "b": "c", "k7": "v"}
 TERMS = 2_000

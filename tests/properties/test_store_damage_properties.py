@@ -22,7 +22,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples_tried import tries
-from tonnage.store import EventType, KeyDamaged, RevisionCompacted, Store, StoreError, StoreRecord
+from tonnage.store.errors import KeyDamaged, RevisionCompacted, StoreError
+from tonnage.store.records import EventType, StoreRecord
+from tonnage.store.store import Store
 
 PREFIXES = ("pods/", "nodes/")
 

@@ -20,20 +20,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from examples_tried import tries
-from tonnage.store import (
-    EventType,
-    KeyExists,
-    KeyMissing,
-    RevisionCompacted,
-    RevisionInFuture,
-    StaleRevision,
-    Store,
-    StoreClosed,
-    StoreEvent,
-    StoreOptions,
-    StoreRecord,
-    Watch,
-)
+from tonnage.store.errors import KeyExists, KeyMissing, RevisionCompacted, RevisionInFuture, StaleRevision, StoreClosed
+from tonnage.store.options import StoreOptions
+from tonnage.store.records import EventType, StoreEvent, StoreRecord
+from tonnage.store.store import Store
+from tonnage.store.watch import Watch
 
 # Neighbours on purpose: "-" and "." sort before "/", "0" right after it.
 KEYS = ["pods/a/1", "pods/a/2", "pods/a-b/1", "pods.x/a/1", "pods0/a"]

@@ -24,7 +24,9 @@ from tonnage.errors import ApiError
 from tonnage.keyed import KeyedLocks
 from tonnage.objects.document import Doc, decode
 from tonnage.objects.resources import BY_PLURAL, Resource
-from tonnage.store import KeyMissing, StaleRevision, Store, StoreRecord
+from tonnage.store.errors import KeyMissing, StaleRevision
+from tonnage.store.records import StoreRecord
+from tonnage.store.store import Store
 
 _QUOTAS = BY_PLURAL["", "resourcequotas"]
 _TRIES = 16

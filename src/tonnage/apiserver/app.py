@@ -43,7 +43,7 @@ from tonnage.objects.document import encode
 from tonnage.objects.resources import AUTHORIZATION_REVIEWS, REVIEW_GROUPS, SELF_REVIEWS, TOKEN_REVIEWS, verbs_of
 from tonnage.objects.small_groups import LEASE_HEADER
 from tonnage.objects.users import NOBODY, User
-from tonnage.store import FenceBroken, StoreError
+from tonnage.store.errors import FenceBroken, StoreError
 from tonnage.store.writes import fenced
 
 Verb = Callable[[Registry, Call], Awaitable[Response]]

@@ -18,7 +18,8 @@ from tonnage.documents.access.rules import RuleIndex
 from tonnage.objects.document import decode
 from tonnage.objects.resources import BY_PLURAL, RBAC, Resource
 from tonnage.objects.users import User
-from tonnage.store import Store, StoreRecord
+from tonnage.store.records import StoreRecord
+from tonnage.store.store import Store
 
 ROLES, CLUSTER_ROLES = BY_PLURAL[RBAC, "roles"], BY_PLURAL[RBAC, "clusterroles"]
 ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS = BY_PLURAL[RBAC, "rolebindings"], BY_PLURAL[RBAC, "clusterrolebindings"]

@@ -26,7 +26,9 @@ from tonnage.objects.document import Doc, decode
 from tonnage.objects.resources import BY_KIND, RESOURCES
 from tonnage.objects.texts.decode_budget import MAX_DEPTH
 from tonnage.objects.texts.json_text import is_deeper, shallow
-from tonnage.store import KeyDamaged, Store, StoreError, StoreFull, StoreRecord
+from tonnage.store.errors import KeyDamaged, StoreError, StoreFull
+from tonnage.store.records import StoreRecord
+from tonnage.store.store import Store
 
 _log = logging.getLogger(__name__)
 _OPTIONS = WriteOptions(manager="tonnage-apiserver")

@@ -15,7 +15,9 @@ from tonnage.documents.custom.custom_resource import CustomResource, custom_reso
 from tonnage.documents.custom.definition_rules import are_names_accepted, is_established, version_preference
 from tonnage.objects.document import Doc, copy, decode
 from tonnage.objects.resources import BY_PATH, BY_PLURAL
-from tonnage.store import KeyDamaged, Store, StoreRecord
+from tonnage.store.errors import KeyDamaged
+from tonnage.store.records import StoreRecord
+from tonnage.store.store import Store
 
 CRDS = BY_PLURAL["apiextensions.k8s.io", "customresourcedefinitions"]
 

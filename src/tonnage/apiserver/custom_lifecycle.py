@@ -29,7 +29,7 @@ from tonnage.documents.kinds.custom_resource_definition import CLEANUP_FINALIZER
 from tonnage.errors import ApiError, NotFound
 from tonnage.objects.document import Doc, decode
 from tonnage.objects.resources import BY_PLURAL
-from tonnage.store import StoreClosed, StoreError
+from tonnage.store.errors import StoreClosed, StoreError
 
 _OPTIONS = WriteOptions(manager="kube-apiserver")
 _ANYTHING: Doc = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}

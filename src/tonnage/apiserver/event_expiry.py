@@ -19,7 +19,8 @@ from tonnage.clock import Clock, parse_rfc3339
 from tonnage.errors import TonnageError
 from tonnage.objects.document import decode, dig
 from tonnage.objects.resources import BY_KIND
-from tonnage.store import StoreError, StoreRecord
+from tonnage.store.errors import StoreError
+from tonnage.store.records import StoreRecord
 
 EVENT_TTL_S: Final = 3600.0
 """kube-apiserver's default."""

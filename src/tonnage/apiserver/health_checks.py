@@ -16,7 +16,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from tonnage.apiserver.requests import Response
-from tonnage.store import Store
+from tonnage.store.store import Store
 
 KINDS = ("healthz", "livez", "readyz")
 MAX_TOLD = 20

@@ -29,7 +29,7 @@ from tonnage.gates import Gates
 from tonnage.metrics import REQUEST_BUCKETS_S, labelled, show_families, show_gates
 from tonnage.objects.resources import BY_PATH, RESOURCES, Resource
 from tonnage.objects.users import ANONYMOUS, User
-from tonnage.store import Store
+from tonnage.store.store import Store
 
 _LABELS = ("component", "dry_run", "group", "resource", "scope", "subresource", "verb", "version")
 _VERBS = {"create": "POST", "update": "PUT", "deletecollection": "DELETE"}

@@ -25,7 +25,7 @@ from tonnage.objects.meta import InvalidRevision, parse_revision
 from tonnage.objects.selectors import FieldSelector, InvalidSelector, LabelMatcher, label_matcher
 from tonnage.objects.small_groups import LEASE_HEADER, Lease
 from tonnage.objects.users import User
-from tonnage.store import StoreRecord
+from tonnage.store.records import StoreRecord
 from tonnage.store.writes import Fence
 
 _OPTIONS_KIND = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}

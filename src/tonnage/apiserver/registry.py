@@ -46,7 +46,9 @@ from tonnage.objects.document import Doc, copy, decode, encode
 from tonnage.objects.field_errors import Errors
 from tonnage.objects.resources import Resource
 from tonnage.objects.users import User
-from tonnage.store import KeyDamaged, KeyExists, KeyMissing, StaleRevision, Store, StoreClosed, StoreError, StoreRecord
+from tonnage.store.errors import KeyDamaged, KeyExists, KeyMissing, StaleRevision, StoreClosed, StoreError
+from tonnage.store.records import StoreRecord
+from tonnage.store.store import Store
 
 T = TypeVar("T")
 Guard = Callable[[Resource, str, str, Doc, Doc | None, User], None]

@@ -24,7 +24,7 @@ from tonnage.gates import Gates
 from tonnage.objects.document import Doc, decode, dig
 from tonnage.objects.resources import RESOURCES, Resource
 from tonnage.objects.selectors import FieldSelector
-from tonnage.store import StoreRecord
+from tonnage.store.records import StoreRecord
 
 Matches = Callable[[StoreRecord], bool]
 

@@ -45,7 +45,8 @@ from tonnage.gates import Gates
 from tonnage.listener import listening
 from tonnage.metrics import new_registry
 from tonnage.private_files import own_folder
-from tonnage.store import KEEP_BYTES, KEEP_REVISIONS, Store, StoreOptions
+from tonnage.store.options import KEEP_BYTES, KEEP_REVISIONS, StoreOptions
+from tonnage.store.store import Store
 
 _log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from tonnage.errors import (
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, invalid_object
 from tonnage.objects.resources import Resource
-from tonnage.store import KeyDamaged, StoreError, StoreFull, StoreRemoved
+from tonnage.store.errors import KeyDamaged, StoreError, StoreFull, StoreRemoved
 
 _ALWAYS_DETAILED = (Forbidden, MethodNotAllowed, NotFound)
 """Upstream sends empty details with these, even for a path that is no resource."""

@@ -38,7 +38,7 @@ from tonnage.serving.process_memory import memory_kept_level
 
 if TYPE_CHECKING:
     from tonnage.apiserver.server import ServerSettings
-    from tonnage.store import Report
+    from tonnage.store.check import Report
 
 
 def _mode(context: click.Context, parameter: click.Parameter, value: str) -> str:
@@ -124,7 +124,7 @@ def apiserver(data_dir: Path, check: bool, backup: Path | None, **flags: Any) ->
     """
     from tonnage.apiserver.server import ServerSettings
     from tonnage.apiserver.stored_documents import stored_problem
-    from tonnage.store import back_up, check_folder
+    from tonnage.store.check import back_up, check_folder
 
     if check and backup is not None:
         raise click.UsageError("--check and --backup cannot be combined: a backup is checked anyway")

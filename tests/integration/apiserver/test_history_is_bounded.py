@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from support.eventually import eventually_async
-from tonnage.store import RevisionCompacted, Store, StoreOptions
+from tonnage.store.errors import RevisionCompacted
+from tonnage.store.options import StoreOptions
+from tonnage.store.store import Store
 
 DOCUMENT_BYTES = 2_000
 WRITERS = 16

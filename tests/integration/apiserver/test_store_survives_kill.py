@@ -23,7 +23,10 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.store import EventType, StaleRevision, Store, StoreEvent, StoreOptions, StoreRecord
+from tonnage.store.errors import StaleRevision
+from tonnage.store.options import StoreOptions
+from tonnage.store.records import EventType, StoreEvent, StoreRecord
+from tonnage.store.store import Store
 
 WRITERS = 24
 COUNTERS = 4

@@ -40,7 +40,7 @@ from tonnage.scheduler.metrics import SchedulerMetrics
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.engine.attempt import EngineHooks
 from tonnage.scheduling.engine.engine import Engine
-from tonnage.store import StoreRecord
+from tonnage.store.records import StoreRecord
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class, volume
 

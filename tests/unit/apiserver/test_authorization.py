@@ -14,7 +14,7 @@ from tonnage.documents.access.attributes import Attributes
 from tonnage.errors import TonnageError
 from tonnage.objects.document import Doc, encode
 from tonnage.objects.users import User
-from tonnage.store import Store
+from tonnage.store.store import Store
 
 JANE, ROOT = User("jane"), User("root", groups=("system:masters",))
 GET_PODS = Attributes(JANE, "get", resource="pods")

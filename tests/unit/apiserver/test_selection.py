@@ -12,7 +12,7 @@ from tonnage.documents.kinds import strategies
 from tonnage.gates import Gates
 from tonnage.objects.document import encode
 from tonnage.objects.resources import BY_PLURAL
-from tonnage.store import StoreRecord
+from tonnage.store.records import StoreRecord
 
 PODS = BY_PLURAL["", "pods"]
 GATES, CLOCK = Gates(), VirtualClock()

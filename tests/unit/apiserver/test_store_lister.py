@@ -10,7 +10,7 @@ import pytest
 from tonnage.apiserver.admission import StoreLister
 from tonnage.objects.document import Doc, encode
 from tonnage.objects.resources import BY_PLURAL, Resource
-from tonnage.store import Store
+from tonnage.store.store import Store
 
 CLASSES = BY_PLURAL["scheduling.k8s.io", "priorityclasses"]
 LIMITS = BY_PLURAL["", "limitranges"]

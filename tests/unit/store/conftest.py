@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tonnage.store import Store, StoreOptions
+from tonnage.store.options import StoreOptions
+from tonnage.store.store import Store
 
 OpenStore = Callable[..., Awaitable[Store]]
 HoldCommits = Callable[[], AbstractContextManager[None]]

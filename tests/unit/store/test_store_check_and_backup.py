@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.store import RevisionCompacted, Store, back_up, check_folder
-from tonnage.store.errors import BackupExists, StoreCorrupt, StoreMissing
+from tonnage.store.check import back_up, check_folder
+from tonnage.store.errors import BackupExists, RevisionCompacted, StoreCorrupt, StoreMissing
+from tonnage.store.store import Store
 
 
 def says(text: str):

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from support.eventually import eventually_async
-from tonnage.store import RevisionInFuture, Store, StoreClosed, StoreRecord
+from tonnage.store.errors import RevisionInFuture, StoreClosed
 from tonnage.store.log import StoreLog
+from tonnage.store.records import StoreRecord
+from tonnage.store.store import Store
 
 
 def says(text: str):

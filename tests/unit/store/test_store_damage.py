@@ -8,17 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.store import (
-    Damage,
-    EventType,
-    KeyDamaged,
-    KeyMissing,
-    RevisionCompacted,
-    Store,
-    StoreRecord,
-    check_folder,
-)
+from tonnage.store.check import check_folder
 from tonnage.store.database import lost_commits
+from tonnage.store.errors import KeyDamaged, KeyMissing, RevisionCompacted
+from tonnage.store.records import Damage, EventType, StoreRecord
+from tonnage.store.store import Store
 
 
 def says(text: str):

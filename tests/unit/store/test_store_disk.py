@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.store import KeyExists, StoreFull, StoreRecord
 from tonnage.store.database import translated
-from tonnage.store.errors import StoreCorrupt, StoreIOError, WriteRefused
+from tonnage.store.errors import KeyExists, StoreCorrupt, StoreFull, StoreIOError, WriteRefused
+from tonnage.store.records import StoreRecord
 from tonnage.store.reserve import Reserve
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from tonnage.apiserver.options import broken, fence_of
 from tonnage.errors import BadRequest
-from tonnage.store import FenceBroken, Store
+from tonnage.store.errors import FenceBroken
+from tonnage.store.store import Store
 from tonnage.store.writes import Fence, fenced
 
 LEASE = "leases.coordination.k8s.io/kube-system/tonnage"

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.store import Store, StoreOptions
 from tonnage.store.errors import (
     StoreCorrupt,
     StoreForeign,
@@ -23,6 +22,8 @@ from tonnage.store.errors import (
     StoreNotADirectory,
     StoreTooNew,
 )
+from tonnage.store.options import StoreOptions
+from tonnage.store.store import Store
 
 
 def says(text: str):

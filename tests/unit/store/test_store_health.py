@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from support.eventually import eventually_async
-from tonnage.store import EventType, Store, StoreFull, StoreRecord
-from tonnage.store.errors import StoreCorrupt, StoreInUse, StoreIOError, StoreStalled
+from tonnage.store.errors import StoreCorrupt, StoreFull, StoreInUse, StoreIOError, StoreStalled
 from tonnage.store.health import LIVENESS_PATIENCE_S, PROOF_VALID_S, STALLED_AFTER_S, StoreHealth
 from tonnage.store.log import StoreLog
+from tonnage.store.records import EventType, StoreRecord
+from tonnage.store.store import Store
 
 
 def says(text: str):

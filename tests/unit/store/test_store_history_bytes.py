@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.eventually import eventually_async
-from tonnage.store import RevisionCompacted
+from tonnage.store.errors import RevisionCompacted
 from tonnage.store.loading import HistoryBytes
 
 

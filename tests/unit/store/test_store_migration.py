@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.store import Damage, StoreFull, StoreRecord, check_folder
+from tonnage.store.check import check_folder
 from tonnage.store.database import migrate
-from tonnage.store.errors import StoreCorrupt
+from tonnage.store.errors import StoreCorrupt, StoreFull
+from tonnage.store.records import Damage, StoreRecord
 
 VERSION_1 = """
 PRAGMA application_id = 0x544F4E4E;

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.store import RevisionCompacted, RevisionInFuture, Store, StoreRecord
+from tonnage.store.errors import RevisionCompacted, RevisionInFuture
+from tonnage.store.records import StoreRecord
+from tonnage.store.store import Store
 
 
 def says(text: str):

@@ -6,13 +6,9 @@ import asyncio
 
 import pytest
 
-from tonnage.store import (
-    EventType,
-    Store,
-    StoreEvent,
-    StoreRecord,
-    Watch,
-)
+from tonnage.store.records import EventType, StoreEvent, StoreRecord
+from tonnage.store.store import Store
+from tonnage.store.watch import Watch
 
 
 def says(text: str):

@@ -6,16 +6,10 @@ import asyncio
 
 import pytest
 
-from tonnage.store import (
-    EventType,
-    RevisionCompacted,
-    Store,
-    StoreClosed,
-    StoreEvent,
-    Watch,
-    WatchClosed,
-    WatchOverrun,
-)
+from tonnage.store.errors import RevisionCompacted, StoreClosed, WatchClosed, WatchOverrun
+from tonnage.store.records import EventType, StoreEvent
+from tonnage.store.store import Store
+from tonnage.store.watch import Watch
 
 
 def says(text: str):

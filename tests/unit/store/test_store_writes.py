@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.store import EventType, KeyExists, KeyMissing, StaleRevision, Store, StoreClosed, StoreRecord
+from tonnage.store.errors import KeyExists, KeyMissing, StaleRevision, StoreClosed
+from tonnage.store.records import EventType, StoreRecord
+from tonnage.store.store import Store
 
 
 def says(text: str):

@@ -35,7 +35,7 @@ from tonnage.objects.users import AUTHENTICATED, MASTERS, User, bearer_token
 from tonnage.private_files import own_folder, read_given, read_own, write_private
 from tonnage.serving.certificate_judging import InvalidCertificate
 from tonnage.serving.server_tls import ServerTls, ServingCertificate
-from tonnage.store import Store
+from tonnage.store.store import Store
 
 
 class Authenticator:

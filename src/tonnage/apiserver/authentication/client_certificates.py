@@ -32,7 +32,7 @@ from tonnage.objects.resources import BY_PLURAL
 from tonnage.objects.users import CREDENTIAL_ID, User
 from tonnage.private_files import read_given
 from tonnage.serving.certificate_judging import Validity, judged, may_sign, read, subject_of
-from tonnage.store import StoreRecord
+from tonnage.store.records import StoreRecord
 
 MAX_REMEMBERED: Final = 1024
 

@@ -37,7 +37,9 @@ from tonnage.objects.document import Doc, decode, encode
 from tonnage.objects.resources import BY_PLURAL, Resource
 from tonnage.objects.users import User
 from tonnage.private_files import read_own, write_private
-from tonnage.store import KeyDamaged, Store, StoreError, StoreRecord
+from tonnage.store.errors import KeyDamaged, StoreError
+from tonnage.store.records import StoreRecord
+from tonnage.store.store import Store
 
 _ES256_BYTES = 32
 """Bytes of each of the two numbers of an ES256 signature."""

@@ -35,18 +35,9 @@ from tonnage.documents.go_text import syntax_error
 from tonnage.errors import ApiError, BadRequest, Expired, ServiceUnavailable
 from tonnage.objects.document import Doc, decode, encode
 from tonnage.objects.resources import Resource
-from tonnage.store import (
-    EventType,
-    RevisionCompacted,
-    RevisionInFuture,
-    StoreClosed,
-    StoreError,
-    StoreEvent,
-    StoreRecord,
-    Watch,
-    WatchClosed,
-    WatchOverrun,
-)
+from tonnage.store.errors import RevisionCompacted, RevisionInFuture, StoreClosed, StoreError, WatchClosed, WatchOverrun
+from tonnage.store.records import EventType, StoreEvent, StoreRecord
+from tonnage.store.watch import Watch
 
 _VERSION = "meta.k8s.io/v1"
 

@@ -15,7 +15,8 @@ from tonnage.clock import VirtualClock, rfc3339
 from tonnage.documents.access.service_account_tokens import ACCOUNTS, BoundObject, InvalidToken, Kubernetes, claims_of
 from tonnage.objects.document import Doc, encode
 from tonnage.objects.resources import BY_PLURAL
-from tonnage.store import Store, StoreRecord
+from tonnage.store.records import StoreRecord
+from tonnage.store.store import Store
 
 PODS = BY_PLURAL["", "pods"]
 AUDIENCES = ("https://here",)
