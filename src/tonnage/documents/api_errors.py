@@ -19,9 +19,12 @@ from tonnage.errors import (
     NotFound,
     RequestEntityTooLarge,
 )
+from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, invalid_object
-from tonnage.objects.resources import Resource
+from tonnage.objects.resources import BY_PLURAL, Resource
 from tonnage.objects.texts.decode_budget import BudgetExceeded
+
+_PODS = BY_PLURAL["", "pods"]
 
 
 class UnknownReason(ApiError):
@@ -88,6 +91,10 @@ def precondition_failed(
 def forbidden(resource: Resource, name: str, why: str, *causes: Cause) -> Forbidden:
     what = f'{resource.qualified} "{name}"' if name else resource.qualified
     return Forbidden(f"{what} is forbidden: {why}", causes=causes, **about(resource, name))
+
+
+def forbidden_pod(pod: Doc, why: str) -> Forbidden:
+    return forbidden(_PODS, pod["metadata"].get("name") or pod["metadata"].get("generateName", ""), why)
 
 
 def invalid(resource: Resource, name: str, errors: Errors) -> Invalid:

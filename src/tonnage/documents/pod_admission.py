@@ -10,14 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from tonnage.documents.api_errors import forbidden
-from tonnage.errors import Forbidden
+from tonnage.documents.api_errors import forbidden, forbidden_pod
 from tonnage.objects.core_v1.node import REGION, ZONE
 from tonnage.objects.document import Doc
 from tonnage.objects.node_selectors import NOT_READY, UNREACHABLE
 from tonnage.objects.resources import BY_PLURAL
 
-_PODS = BY_PLURAL["", "pods"]
 _PRIORITY_CLASSES = BY_PLURAL["scheduling.k8s.io", "priorityclasses"]
 _EVICTION_DELAY_S = 300  # upstream's --default-not-ready-toleration-seconds and --default-unreachable-…
 _EVICTING_TAINTS = (NOT_READY, UNREACHABLE)
@@ -46,7 +44,7 @@ def resolve_priority(pod: Doc, classes: Iterable[Doc]) -> None:
     wanted = spec.get("priorityClassName", "")
     by_name = {item["metadata"]["name"]: item for item in classes}
     if wanted and wanted not in by_name:
-        raise _refused(pod, f"no PriorityClass with name {wanted} was found")
+        raise forbidden_pod(pod, f"no PriorityClass with name {wanted} was found")
     found = by_name[wanted] if wanted else default_priority_class(by_name.values())
     if found is None:
         name, priority, policy = "", 0, "PreemptLowerPriority"
@@ -62,7 +60,7 @@ def resolve_priority(pod: Doc, classes: Iterable[Doc]) -> None:
     ):
         # A class from before policies existed has none; then the pod's own stands.
         if stated != computed and computed != "":
-            raise _refused(
+            raise forbidden_pod(
                 pod,
                 f"{what} ({stated}) must not be provided in pod spec; "
                 f"priority admission controller computed {computed} from the given PriorityClass name",
@@ -140,7 +138,7 @@ def obey_account(pod: Doc, account: Doc | None, generate_name: Callable[[str], s
         if name == DEFAULT_ACCOUNT:
             return
         at = f"{pod['metadata'].get('namespace', '')}/{name}"
-        raise _refused(pod, f'error looking up service account {at}: serviceaccount "{name}" not found')
+        raise forbidden_pod(pod, f'error looking up service account {at}: serviceaccount "{name}" not found')
     if spec.get("automountServiceAccountToken", account.get("automountServiceAccountToken", False)):
         _mount_token(spec, generate_name)
     if not spec.get("imagePullSecrets") and account.get("imagePullSecrets"):
@@ -149,12 +147,14 @@ def obey_account(pod: Doc, account: Doc | None, generate_name: Callable[[str], s
         ]
     if account["metadata"].get("annotations", {}).get(MOUNTABLE_ANNOTATION) in _TRUE:
         for why in _secrets_not_listed(spec, account):
-            raise _refused(pod, f"{why} is not allowed because service account {name} does not reference that secret")
+            raise forbidden_pod(
+                pod, f"{why} is not allowed because service account {name} does not reference that secret"
+            )
         allowed = {each.get("name", "") for each in account.get("imagePullSecrets", ())}
         for i, each in enumerate(spec.get("imagePullSecrets", ())):
             if (secret := each.get("name", "")) not in allowed:
                 why = f"because service account {name} does not reference that imagePullSecret"
-                raise _refused(pod, f'imagePullSecrets[{i}].name="{secret}" is not allowed {why}')
+                raise forbidden_pod(pod, f'imagePullSecrets[{i}].name="{secret}" is not allowed {why}')
 
 
 def is_mirror(pod: Doc) -> bool:
@@ -214,7 +214,7 @@ def _refuse_references_of_mirror(pod: Doc) -> None:
     """A mirror pod shows a file of its node, and that file has no rights in the cluster."""
     spec = pod["spec"]
     if spec.get("serviceAccountName"):
-        raise _refused(pod, "a mirror pod may not reference service accounts")
+        raise forbidden_pod(pod, "a mirror pod may not reference service accounts")
     containers = [each for field in ("initContainers", "containers") for each in spec.get(field, ())]
     volumes = spec.get("volumes", ())
     sources = [source for volume in volumes for source in volume.get("projected", {}).get("sources", ())]
@@ -233,10 +233,6 @@ def _refuse_references_of_mirror(pod: Doc) -> None:
         or any(named)
         or any("secret" in source for source in (*volumes, *sources))
     ):
-        raise _refused(pod, "a mirror pod may not reference secrets")
+        raise forbidden_pod(pod, "a mirror pod may not reference secrets")
     if any("serviceAccountToken" in source for source in sources):
-        raise _refused(pod, "a mirror pod may not use ServiceAccountToken volume projections")
-
-
-def _refused(pod: Doc, why: str) -> Forbidden:
-    return forbidden(_PODS, pod["metadata"].get("name") or pod["metadata"].get("generateName", ""), why)
+        raise forbidden_pod(pod, "a mirror pod may not use ServiceAccountToken volume projections")

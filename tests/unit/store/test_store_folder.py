@@ -124,7 +124,9 @@ async def test_a_second_store_on_the_folder_is_told_who_holds_it(store: Store, f
 @pytest.mark.process
 async def test_a_second_process_on_the_folder_is_told_who_holds_it(store: Store, folder: Path):
     program = (
-        "import asyncio, pathlib, sys; from tonnage.store import Store; from tonnage.store.errors import StoreInUse\n"
+        "import asyncio, pathlib, sys\n"
+        "from tonnage.store.store import Store\n"
+        "from tonnage.store.errors import StoreInUse\n"
         "try: asyncio.run(Store.open(pathlib.Path(sys.argv[1])))\n"
         "except StoreInUse as refused: print(refused.pid)"
     )

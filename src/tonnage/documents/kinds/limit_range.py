@@ -162,13 +162,13 @@ def _problems(kind: str, doc: Doc, limit_range: Doc) -> Iterator[str]:
                 )
             case "PersistentVolumeClaim", "PersistentVolumeClaim":
                 requests = resources.amounts_of(doc["spec"], "requests")
-                yield from _below_min(item, requests, {})
-                yield from _above_max(item, "request", requests, {})
+                yield from _past(item, "min", ("request", requests))
+                yield from _past(item, "max", ("request", requests))
 
 
 def _of_one(item: Doc, requests: resources.Amounts, limits: resources.Amounts) -> Iterator[str]:
-    yield from _below_min(item, requests, limits)
-    yield from _above_max(item, "limit", limits, requests)
+    yield from _past(item, "min", ("request", requests), ("limit", limits))
+    yield from _past(item, "max", ("limit", limits), ("request", requests))
     yield from _above_ratio(item, requests, limits)
 
 
@@ -176,27 +176,16 @@ def _amounts(item: Doc, field: str) -> Iterable[tuple[str, Quantity]]:
     return [(name, Quantity.of(text)) for name, text in sorted(item.get(field, {}).items())]
 
 
-def _below_min(item: Doc, requests: resources.Amounts, limits: resources.Amounts) -> Iterator[str]:
-    for name, least in _amounts(item, "min"):
-        told = f"minimum {name} usage per {item['type']} is {least}"
-        if name not in requests:
-            yield f"{told}.  No request is specified"
-        elif requests[name] < least:
-            yield f"{told}, but request is {requests[name]}"
-        elif name in limits and limits[name] < least:
-            yield f"{told}, but limit is {limits[name]}"
-
-
-def _above_max(item: Doc, side: str, amounts: resources.Amounts, requests: resources.Amounts) -> Iterator[str]:
-    """`amounts` are limits, for claims requests, because claims have no limits; `side` says which."""
-    for name, most in _amounts(item, "max"):
-        told = f"maximum {name} usage per {item['type']} is {most}"
-        if name not in amounts:
-            yield f"{told}.  No {side} is specified"
-        elif amounts[name] > most:
-            yield f"{told}, but {side} is {amounts[name]}"
-        elif name in requests and requests[name] > most:
-            yield f"{told}, but request is {requests[name]}"
+def _past(item: Doc, bound: str, *sides: tuple[str, resources.Amounts]) -> Iterator[str]:
+    """What is below `min` or above `max`. The first side must state every amount."""
+    for name, most in _amounts(item, bound):
+        told = f"{bound}imum {name} usage per {item['type']} is {most}"
+        if name not in sides[0][1]:
+            yield f"{told}.  No {sides[0][0]} is specified"
+            continue
+        stated = [(side, amounts[name]) for side, amounts in sides if name in amounts]
+        past = [each for each in stated if (each[1] < most if bound == "min" else each[1] > most)]
+        yield from (f"{told}, but {side} is {amount}" for side, amount in past[:1])
 
 
 def _above_ratio(item: Doc, requests: resources.Amounts, limits: resources.Amounts) -> Iterator[str]:

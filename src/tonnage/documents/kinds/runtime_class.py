@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tonnage.documents.api_errors import forbidden
+from tonnage.documents.api_errors import forbidden_pod
 from tonnage.documents.kinds.pods.pod_placement import validate_tolerations
 from tonnage.documents.strategy import Strategy
 from tonnage.documents.validation.metadata import validate_labels
@@ -11,11 +11,9 @@ from tonnage.errors import Forbidden
 from tonnage.objects.document import Doc, same
 from tonnage.objects.field_errors import Errors, duplicate
 from tonnage.objects.field_rules import immutable, unique
-from tonnage.objects.resources import BY_PLURAL
 from tonnage.quantity import Quantity
 
 _NAMING = ("key", "operator", "value", "effect")
-_PODS = BY_PLURAL["", "pods"]
 
 
 class RuntimeClassStrategy(Strategy):
@@ -57,7 +55,7 @@ def obey_runtime_class(pod: Doc, runtime_class: Doc) -> None:
         for key, value in sorted(wanted.items()):
             if selector.get(key, value) != value:
                 told = f"runtimeClass.scheduling.nodeSelector[{key}] = {value}"
-                raise _rejected(pod, f"conflict: {told}; pod.spec.nodeSelector[{key}] = {selector[key]}")
+                raise forbidden_pod(pod, f"conflict: {told}; pod.spec.nodeSelector[{key}] = {selector[key]}")
         if selector or wanted:
             spec["nodeSelector"] = {**selector, **wanted}
         merged = merge_tolerations(spec.get("tolerations", []), scheduling.get("tolerations", []))
@@ -66,7 +64,7 @@ def obey_runtime_class(pod: Doc, runtime_class: Doc) -> None:
 
 
 def refuse_unknown_class(pod: Doc) -> Forbidden:
-    return _rejected(pod, f'pod rejected: RuntimeClass "{pod["spec"]["runtimeClassName"]}" not found')
+    return forbidden_pod(pod, f'pod rejected: RuntimeClass "{pod["spec"]["runtimeClassName"]}" not found')
 
 
 def refuse_foreign_overhead(pod: Doc, runtime_class: Doc | None) -> None:
@@ -76,9 +74,9 @@ def refuse_foreign_overhead(pod: Doc, runtime_class: Doc | None) -> None:
         texts = (runtime_class["overhead"].get("podFixed", {}), stated or {})
         wanted, given = ({name: Quantity.of(text) for name, text in each.items()} for each in texts)
         if wanted != given:
-            raise _rejected(pod, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
+            raise forbidden_pod(pod, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
     elif stated is not None:
-        raise _rejected(pod, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
+        raise forbidden_pod(pod, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
 
 
 def merge_tolerations(first: list[Doc], second: list[Doc]) -> list[Doc]:
@@ -109,7 +107,3 @@ def _covers(wide: Doc, narrow: Doc) -> bool:
     if operator == "Equal":
         return narrow.get("operator") == "Equal" and narrow.get("value", "") == wide.get("value", "")
     return operator == "Exists"
-
-
-def _rejected(pod: Doc, why: str) -> Forbidden:
-    return forbidden(_PODS, pod["metadata"].get("name") or pod["metadata"].get("generateName", ""), why)
