@@ -14,7 +14,7 @@ from tonnage.plane.forkserver import ROOM_FLAG, Forkserver
 from tonnage.serving.process_memory import import_aiohttp
 
 PROGRAMS: Final = {
-    "apiserver": ("apiserver.server", "apiserver.stored_documents"),
+    "apiserver": ("apiserver.server", "apiserver.stored_documents", "store.check"),
     "csi-driver": (
         *("driver.serving", "driver.lvm_nodes", "driver.rebuilding"),
         *("client.clients", "client.metrics", "client.config.kubeconfig", "client.delegated_access.access", "health"),
