@@ -21,7 +21,15 @@ from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
 from tonnage.quantity import Quantity
 from tonnage.scheduling.cluster.pod_info import CPU, MEMORY
 from tonnage.scheduling.volumes.capacity.pools import listed_pools
-from tonnage.whatif.node_copies import ids_largest_first, sharing_pools, volumes_on, with_more_room, with_more_slots
+from tonnage.scheduling.volumes.demand import volume_bytes
+from tonnage.whatif.node_copies import (
+    ids_largest_first,
+    sharing_pools,
+    volumes_on,
+    with_more_in,
+    with_more_room,
+    with_more_slots,
+)
 from tonnage.whatif.page import count_text
 
 CLAIM, UNCORDON, TAINT, LABEL, GATE, DELETE, CLASS, REQUEST, SLOTS, POOL, RESOURCE, PAIR, NODE = range(13)
@@ -267,23 +275,12 @@ def _room(volume: PersistentVolume, node: Node, objects: Sequence[Object]) -> Se
             and each.node_topology is not None
             and each.node_topology.matches(node.metadata.labels)
         ):
-            sharing, size = sharing_pools(each, objects), volume.size.value()
+            classes = {found.name: found for found in objects if isinstance(found, StorageClass)}
+            sharing, size = sharing_pools(each, objects), volume_bytes(volume, classes.get(volume.class_name))
             if ids := ids_largest_first(each):
-                return [_with_more_in(pool, size, each, objects) for pool in ids]
+                return [with_more_in(pool, size, each, objects) for pool in ids]
             return [
                 [with_more_room(one, size, as_pool=False, number=number) for one in sharing]
                 for number in range(max(1, len(listed_pools(each))))
             ]
     return [[]]
-
-
-def _with_more_in(
-    pool: str, size: int, capacity: CSIStorageCapacity, objects: Sequence[Object]
-) -> list[CSIStorageCapacity]:
-    """All objects of the topology that have the pool of this id, with so much more in it."""
-    here = [each for each in objects if isinstance(each, CSIStorageCapacity)]
-    return [
-        with_more_room(each, size, as_pool=False, number=ids_largest_first(each).index(pool))
-        for each in here
-        if each.node_topology == capacity.node_topology and pool in ids_largest_first(each)
-    ]

@@ -26,6 +26,7 @@ from tonnage.objects.storage_v1 import (
 from tonnage.quantity import Quantity
 from tonnage.scheduling.volumes.capacity.pool_ids import pool_ids_of
 from tonnage.scheduling.volumes.capacity.pools import free_bytes, listed_pools, told_pools
+from tonnage.scheduling.volumes.demand import volume_bytes
 
 _NEW_POOL: Final = "one-more-pool"
 """The id of a pool that is added to objects whose pools have ids."""
@@ -84,13 +85,30 @@ def own_objects(node: Node, objects: Iterable[Object]) -> list[Object]:
     return found
 
 
-def copy_of(objects: Sequence[Object], name: str, volumes: Iterable[PersistentVolume] = ()) -> list[Object]:
-    """The objects of one node (`own_objects`) as those of another, empty one; `volumes` are those that stand on it."""
+def copy_of(objects: Sequence[Object], name: str) -> list[Object]:
+    """The objects of one node (`emptied`) as those of another."""
     node = next(each for each in objects if isinstance(each, Node))
-    taken: dict[str, int] = {}
-    for volume in volumes:
-        taken[volume.class_name] = taken.get(volume.class_name, 0) + volume.size.value()
-    return [_renamed(each, node.name, name, taken) for each in objects]
+    return [_renamed(each, node.name, name) for each in objects]
+
+
+def emptied(node: Node, objects: Iterable[Object]) -> list[Object]:
+    """A node's own objects, with the room of its volumes given back: in the largest pool of their class."""
+    known = list(objects)
+    own = {(type(each), each.key): each for each in own_objects(node, known)}
+    classes = {each.name: each for each in known if isinstance(each, StorageClass)}
+    for volume in volumes_on(node, known):
+        here = [each for each in own.values() if isinstance(each, CSIStorageCapacity)]
+        of_class = next((each for each in here if each.storage_class_name == volume.class_name), None)
+        if of_class is not None:
+            size, ids = volume_bytes(volume, classes.get(volume.class_name)), ids_largest_first(of_class)
+            sharing = sharing_pools(of_class, [*classes.values(), *here])
+            roomier = (
+                with_more_in(ids[0], size, of_class, here)
+                if ids
+                else [with_more_room(each, size, as_pool=False) for each in sharing]
+            )
+            own.update(((type(each), each.key), each) for each in roomier)
+    return list(own.values())
 
 
 def volumes_on(node: Node, objects: Iterable[Object]) -> list[PersistentVolume]:
@@ -141,6 +159,18 @@ def with_more_room(
         changes["maximum_volume_size"] = Quantity.from_bytes(max(most, size_bytes, pools[0] if not is_listed else 0))
     metadata = msgspec.structs.replace(capacity.metadata, annotations=annotations, resource_version="")
     return msgspec.structs.replace(capacity, metadata=metadata, **changes)
+
+
+def with_more_in(
+    pool: str, size_bytes: int, capacity: CSIStorageCapacity, objects: Iterable[Object]
+) -> list[CSIStorageCapacity]:
+    """All objects of the topology that have the pool of this id, with so much more in it."""
+    here = [each for each in objects if isinstance(each, CSIStorageCapacity)]
+    return [
+        with_more_room(each, size_bytes, as_pool=False, number=ids_largest_first(each).index(pool))
+        for each in here
+        if each.node_topology == capacity.node_topology and pool in ids_largest_first(each)
+    ]
 
 
 def sharing_pools(capacity: CSIStorageCapacity, objects: Iterable[Object]) -> list[CSIStorageCapacity]:
@@ -194,7 +224,7 @@ def shape_of(objects: Iterable[Object]) -> tuple[Any, ...]:
     return tuple(map(str, found))
 
 
-def _renamed(found: Object, like: str, name: str, taken: dict[str, int]) -> Object:
+def _renamed(found: Object, like: str, name: str) -> Object:
     """An object with another node's name wherever it has this one's, as its own and as a value of labels."""
     replace = msgspec.structs.replace
     own = name if found.name == like else f"{found.name}-{name}"
@@ -207,9 +237,7 @@ def _renamed(found: Object, like: str, name: str, taken: dict[str, int]) -> Obje
             for each in found.node_topology.match_expressions
         )
         topology = replace(found.node_topology, match_labels=matched, match_expressions=ruled)
-        copied = replace(found, metadata=metadata, node_topology=topology)
-        given_back = taken.get(found.storage_class_name, 0)
-        return with_more_room(copied, given_back, as_pool=False) if given_back else copied
+        return replace(found, metadata=metadata, node_topology=topology)
     if isinstance(found, Node):
         kept = tuple(each for each in found.spec.taints if not each.key.startswith("node.kubernetes.io/"))
         return replace(found, metadata=metadata, spec=replace(found.spec, unschedulable=False, taints=kept))

@@ -329,6 +329,20 @@ def test_the_order_in_which_a_first_fit_driver_gets_the_claims_is_not_known_eith
     assert (found["count"], found["atMost"]) == (5, 6)
 
 
+def test_a_claim_that_may_go_elsewhere_may_take_the_only_pool_of_another_class():
+    """One claim of 1Gi may go to vg-0 alone, the other to vg-1 too: 3 replicas run only if it goes there."""
+    cluster = IN_COMMON.replace(", annotations: {tonnage.dev/pool-policy: first-fit}", "")
+    cluster = cluster.replace("vg-3,vg-2,vg-1", "vg-0").replace("20000Mi, 15360Mi, 10200Mi", "4Gi")
+    cluster = cluster.replace("vg-3,vg-2", "vg-0,vg-1").replace("20000Mi, 15360Mi", "4Gi, 3Gi")
+    node = CLUSTER.partition("---\napiVersion: storage.k8s.io/v1\nkind: StorageClass")[0]
+    driver = "apiVersion: storage.k8s.io/v1\nkind: CSIDriver\nmetadata: {name: pools.tonnage.dev}\n"
+    asked = two_claims("1Gi", "1024Mi").replace("1024Mi}}, storageClassName: fast", "1Gi}}, storageClassName: some")
+    found = answer(
+        f"{node}---\n{driver}spec: {{storageCapacity: true}}\n---{cluster}{asked}", "--workload", "sts/shop/db"
+    )
+    assert (found["count"], found["atMost"]) == (2, 3)
+
+
 def test_explain_tells_the_same_truth():
     cluster = picking("best-fit", "400Gi, 400Gi") + two_claims(*KAFKA)
     Path("cluster.yaml").write_text(cluster)

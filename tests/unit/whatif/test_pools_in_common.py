@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.objects.storage_v1 import POOL_IDS
+from tonnage.objects.storage_v1 import POOL_IDS, CSIStorageCapacity
+from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, storage_class, volume
-from tonnage.whatif.node_copies import sharing_pools, with_more_room
+from tonnage.whatif.node_copies import copy_of, emptied, sharing_pools, with_more_room
 from tonnage.whatif.simulate.disks import Disks, figures
 from tonnage_command import tonnage
 
@@ -50,6 +51,19 @@ def test_figures_that_somebody_else_wrote_are_of_the_pools_that_they_name():
 def test_a_strict_driver_leaves_a_byte(kept: int):
     (disk,) = disks()
     assert disk.take("pv", 400 * GI, "best-fit", random.Random(1), kept_bytes=kept) is (kept == 0)
+
+
+@pytest.mark.parametrize("is_grouped", [True, False])
+def test_an_empty_copy_of_a_node_has_the_room_of_all_volumes_in_every_object_of_their_pools(is_grouped: bool):
+    like, ids = node("a"), "" if is_grouped else "ssd-1,ssd-2"
+    of_classes = [
+        storage_class(name, group="disks" if is_grouped else "", size_rules="overhead=1Gi") for name in ("fast", "slow")
+    ]
+    of_node = [capacity(each.name, "a", pools=["10Gi", "5Gi"], pool_ids=ids) for each in of_classes]
+    volumes = [volume("one", "30Gi", on="a", class_name="slow"), volume("two", "8Gi", on="a", class_name="fast")]
+    copied = copy_of(emptied(like, [like, *of_classes, *of_node, *volumes]), "b")
+    found = [each for each in copied if isinstance(each, CSIStorageCapacity)]
+    assert [[str(pool) for pool in each.available_capacities] for each in found] == [["50Gi", "5Gi"]] * 2
 
 
 def test_one_more_pool_has_an_id_of_its_own():

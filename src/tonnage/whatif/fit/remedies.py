@@ -47,7 +47,7 @@ from tonnage.whatif.knobs import (
     unbound,
     unused_claims,
 )
-from tonnage.whatif.node_copies import copy_of, own_objects, shape_of, sharing_pools, volumes_on
+from tonnage.whatif.node_copies import copy_of, emptied, shape_of, sharing_pools
 from tonnage.whatif.page import any_of, natural
 from tonnage.whatif.replay import Replay
 
@@ -255,8 +255,7 @@ class Remedies:
         """A node like one that is there; of equal nodes the first."""
         seen: set[Any] = set()
         for node in sorted(self._nodes.values(), key=lambda each: each.name)[: NODES_TRIED * 4]:
-            own = own_objects(node, self._objects.values())
-            copied = copy_of(own, f"{node.name}-like", volumes_on(node, self._objects.values()))
+            copied = copy_of(emptied(node, self._objects.values()), f"{node.name}-like")
             shape = shape_of(copied)
             if shape in seen or len(seen) >= NODES_TRIED:
                 continue

@@ -50,10 +50,9 @@ from tonnage.whatif.knobs import (
 )
 from tonnage.whatif.node_copies import (
     copy_of,
-    own_objects,
+    emptied,
     shape_of,
     sharing_pools,
-    volumes_on,
 )
 from tonnage.whatif.page import named
 from tonnage.whatif.pending.causes import is_wish
@@ -351,7 +350,7 @@ class ChangeProposals:
             looked_at[alike] += 1
             if looked_at[alike] > MOST_OF_A_KIND:  # what is the node's own is found among all objects: not for each
                 continue
-            copied = copy_of(own_objects(node, self._objects), f"{name}-like", volumes_on(node, self._objects))
+            copied = copy_of(emptied(node, self._objects), f"{name}-like")
             shape = shape_of(copied)
             if shape not in seen:
                 seen.add(shape)

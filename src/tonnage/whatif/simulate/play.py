@@ -25,7 +25,7 @@ from tonnage.whatif.creation import Creation
 from tonnage.whatif.expansion import Replica, WorkloadExpander
 from tonnage.whatif.manifest_errors import Origin
 from tonnage.whatif.manifests import READ, objects_at
-from tonnage.whatif.node_copies import copy_of, own_objects, volumes_on
+from tonnage.whatif.node_copies import copy_of, emptied
 from tonnage.whatif.page import natural
 from tonnage.whatif.simulate.measures import Measures
 from tonnage.whatif.simulate.scenario import (
@@ -367,11 +367,11 @@ class Play:
     def _join(self, event: Join) -> None:
         objects = self._player.state.objects
         like = next(each for each in objects if isinstance(each, Node) and each.name == event.like)
-        own, volumes = own_objects(like, objects), volumes_on(like, objects)
+        own = emptied(like, objects)
         for name in event.names:
             if self._player.is_stopped():
                 return
-            self.world.nodes.join(copy_of(own, name, volumes))
+            self.world.nodes.join(copy_of(own, name))
             node = self.world.get(Node, name)
             for daemons in self._daemons.values() if node is not None else ():
                 replica = self._expander.for_node(daemons, node) if node is not None else None

@@ -20,12 +20,11 @@ from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.engine.attempt import Attempt
 from tonnage.scheduling.plugins.registry import ForeignPlugins
-from tonnage.scheduling.volumes.packing.pool_fits import descending
 from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy, placed_by
 from tonnage.whatif.expansion import Replica
 from tonnage.whatif.replay import Replay
 from tonnage.whatif.simulate.disks import Disk, PickPolicy
-from tonnage.whatif.simulate.pool_choices import Course, DriverLuck, PoolChoices, distinct_orders
+from tonnage.whatif.simulate.pool_choices import Ask, Course, DriverLuck, Pool, PoolChoices, distinct_orders
 from tonnage.whatif.simulate.world import World
 from tonnage.whatif.simulate.world_state import EVERY_ATTEMPT, Watcher, WorldSettings
 from tonnage.whatif.sources import ClusterState
@@ -155,14 +154,15 @@ class PlayedCluster:
         if told in ("most-free", "best-fit"):
             place = placed_by(PoolPolicy(told), tuple(pools), size)
             return None if place is None else numbers[place]
-        asked = self._asked_of(disk)
+        asked, own = self._asked_of(disk), Ask(size, kept, claim.class_name)
         rest = [each for key, each in asked.items() if key != claim.key and self.world.volume_of(key) is None]
-        return numbers[self.choices.pool_for(pools, (size, *descending(rest)), descending(asked.values()) or (size,))]
+        asks, coming = (tuple(sorted(each, reverse=True)) for each in (asked.values() or [own], rest))
+        return self.choices.pool_for(self._pools(disk), (own, *coming), asks)
 
     def _first_fit(self, disk: Disk, claim: PersistentVolumeClaim) -> int | None:
         """The first pool with room, after those claims of the replica that get their volumes before this one."""
         if disk not in self._courses:
-            orders = distinct_orders([self._reached(disk, number) for number in range(len(disk.pools))])
+            orders = distinct_orders(self._pools(disk))
             every = permutations(range(len(self._replica.claims) if self._replica is not None else 0))
             self._courses[disk] = self.choices.course_of(every, orders, lambda *course: self._placed_in(disk, *course))
         turns, order = self._courses[disk]
@@ -197,14 +197,20 @@ class PlayedCluster:
             free[place] -= size
         return place
 
-    def _reached(self, disk: Disk, number: int) -> tuple[object, ...]:
-        """What tells a pool of a disk from others: its free bytes, and the classes that reach it."""
+    def _pools(self, disk: Disk) -> tuple[Pool, ...]:
         storage = self.world.storage
-        names = [name for name in storage.classes_of(disk) if number in storage.numbers_for(disk, name)]
-        return disk.pools[number], *names
+        reached = {name: storage.numbers_for(disk, name) for name in storage.classes_of(disk)}
+        return tuple(
+            Pool(free, tuple(name for name, numbers in reached.items() if number in numbers))
+            for number, free in enumerate(disk.pools)
+        )
 
-    def _asked_of(self, disk: Disk) -> Mapping[Key, int]:
-        """The sizes that the current replica's claims ask of a disk."""
-        classes = self.world.storage.classes_of(disk)
-        claims = self._replica.claims if self._replica is not None else ()
-        return {each.key: self.world.storage.taken_bytes(each) for each in claims if each.class_name in classes}
+    def _asked_of(self, disk: Disk) -> Mapping[Key, Ask]:
+        """What the current replica's claims ask of a disk."""
+        storage = self.world.storage
+        classes, claims = storage.classes_of(disk), self._replica.claims if self._replica is not None else ()
+        return {
+            each.key: Ask(storage.taken_bytes(each), storage.kept_bytes(each.class_name), each.class_name)
+            for each in claims
+            if each.class_name in classes
+        }

@@ -17,7 +17,9 @@ from enum import Enum
 from itertools import islice, product, starmap
 from typing import Final, NamedTuple
 
-from tonnage.scheduling.volumes.packing.pool_fits import SearchBudget, Sizes, descending, fits_one
+from tonnage.scheduling.volumes.packing.pool_fits import SearchBudget, fits_one
+from tonnage.scheduling.volumes.packing.pool_policies import PoolReach, SharedPools, pieces_of
+from tonnage.scheduling.volumes.packing.shared_pools import shared_places
 
 MOST_STATES: Final = 30_000
 """Limit of pool states per question, about half a second."""
@@ -34,6 +36,25 @@ class DriverLuck(Enum):
     BEST = "best"
 
 
+class Pool(NamedTuple):
+    free: int
+    classes: tuple[str, ...]
+    """That draw from it."""
+
+
+class Ask(NamedTuple):
+    """A claim: what its volume takes, what the driver keeps free beside it, and its class."""
+
+    size: int
+    kept: int
+    class_name: str
+
+
+Pools = tuple[Pool, ...]
+Asks = tuple[Ask, ...]
+"""Descending."""
+
+
 class Course(NamedTuple):
     turns: tuple[int, ...]
     """The claims of a replica, by position, in the order in which their volumes are made."""
@@ -42,27 +63,26 @@ class Course(NamedTuple):
 
 
 class PoolChoices:
-    """The choices of one driver for replicas that all ask for the same `sizes` of a disk."""
+    """The choices of one driver for replicas that all ask for the same of a disk."""
 
     def __init__(self, luck: DriverLuck) -> None:
         self._luck = luck
         self._better = min if luck is DriverLuck.WORST else max
-        self._worth: dict[tuple[Sizes, Sizes, Sizes], int] = {}
+        self._worth: dict[tuple[Pools, Asks, Asks], int] = {}
         self.is_cut = False
         self.has_chosen = False
         """There was a choice, so another luck may end differently."""
 
-    def pool_for(self, pools: Sequence[int], rest: Sizes, sizes: Sizes) -> int:
+    def pool_for(self, pools: Pools, rest: Asks, asks: Asks) -> int:
         """The index of the pool for the first of `rest`, the replica's claims still to be created; at least one pool
-        must have room for it. Later replicas ask for `sizes`."""
-        size = rest[0]
-        roomy = {free: place for place, free in enumerate(pools) if free >= size}
-        if len(roomy) == 1 or len({*sizes, *rest}) == 1:  # with equal claims the choice does not matter
+        must have room for it. Later replicas ask for `asks`."""
+        roomy = {pool: place for place, pool in enumerate(pools) if _takes(pool, rest[0])}
+        if len(roomy) == 1 or len({*asks, *rest}) == 1:  # with equal claims the choice does not matter
             return next(iter(roomy.values()))
         self.has_chosen = True
-        worth = {free: self._after(pools, free, rest, sizes) for free in roomy}
+        worth = {pool: self._after(pools, pool, rest, asks) for pool in roomy}
         best = self._better(worth.values())
-        return roomy[min(free for free in roomy if worth[free] == best)]
+        return roomy[min(pool for pool in roomy if worth[pool] == best)]
 
     def course_of(
         self,
@@ -79,33 +99,45 @@ class PoolChoices:
         chosen = self._better(worth.values())
         return next(course for course in worth if worth[course] == chosen)
 
-    def _after(self, pools: Sequence[int], free: int, rest: Sizes, sizes: Sizes, ahead: int = 0) -> int:
-        """How many replicas run in the end, including the current one, if it takes the pool with `free` bytes."""
+    def _after(self, pools: Pools, pool: Pool, rest: Asks, asks: Asks, ahead: int = 0) -> int:
+        """How many replicas run in the end, including the current one, if it takes this pool."""
         left = list(pools)
-        left.remove(free)
-        now, coming = descending([*left, free - rest[0]]), rest[1:]
+        left.remove(pool)
+        now = tuple(sorted([*left, Pool(pool.free - rest[0].size, pool.classes)], reverse=True))
+        coming = rest[1:]
         if coming:
-            return self._run(now, coming, sizes, ahead)
-        return 1 + (self._run(now, sizes, sizes, ahead) if _hold(now, sizes) else 0)
+            return self._run(now, coming, asks, ahead)
+        return 1 + (self._run(now, asks, asks, ahead) if _hold(now, asks) else 0)
 
-    def _run(self, pools: Sizes, rest: Sizes, sizes: Sizes, ahead: int) -> int:
-        known = self._worth.get((pools, rest, sizes))
+    def _run(self, pools: Pools, rest: Asks, asks: Asks, ahead: int) -> int:
+        known = self._worth.get((pools, rest, asks))
         if known is not None:
             return known
-        choices = [free for free in dict.fromkeys(pools) if free >= rest[0]]
+        choices = [pool for pool in dict.fromkeys(pools) if _takes(pool, rest[0])]
         if ahead >= _FURTHEST:
             self.is_cut = True
             return 0
         if len(self._worth) >= MOST_STATES:
             self.is_cut = True
             choices = choices[:1] if self._luck is DriverLuck.WORST else choices[-1:]
-        after = (self._after(pools, free, rest, sizes, ahead + 1) for free in choices)
-        found = self._worth[pools, rest, sizes] = self._better(after, default=0)
+        after = (self._after(pools, pool, rest, asks, ahead + 1) for pool in choices)
+        found = self._worth[pools, rest, asks] = self._better(after, default=0)
         return found
 
 
-def _hold(pools: Sizes, sizes: Sizes) -> bool:
-    return fits_one(pools, sizes, SearchBudget(_PACKING_STEPS))
+def _takes(pool: Pool, ask: Ask) -> bool:
+    return ask.class_name in pool.classes and pool.free >= ask.size + ask.kept
+
+
+def _hold(pools: Pools, asks: Asks) -> bool:
+    kept, search = max(each.kept for each in asks), SearchBudget(_PACKING_STEPS)
+    free = tuple(each.free - kept for each in pools)
+    if len({each.classes for each in pools}) == 1:
+        return fits_one(free, tuple(each.size for each in asks), search)
+    names = sorted({each.class_name for each in asks})
+    reaches = [PoolReach(tuple(at for at, pool in enumerate(pools) if name in pool.classes)) for name in names]
+    pieces = pieces_of((each.size, names.index(each.class_name)) for each in asks)
+    return shared_places(SharedPools(free, tuple(reaches)), pieces, search=search) is not None
 
 
 def distinct_orders(pools: Sequence[Hashable]) -> Iterator[tuple[int, ...]]:
