@@ -36,7 +36,7 @@ async def test_a_fault_is_set_after_asking_and_ended(
     assert file.all() == ()
     await set_it.click()
     await dialog.get_by_role("button", name="Set the fault").click()
-    held = page.get_by_label("What goes wrong now").get_by_role("listitem")
+    held = page.get_by_label("Faults that are set").get_by_role("listitem")
     await expect(held).to_contain_text(["slow 2 seconds on node-1"])
     assert file.all() == (Fault("slow", "node-1", 2),)
     # What the command line sets is seen too.

@@ -270,12 +270,12 @@ class AccessMetrics:
         return decision
 
     def _families(self) -> Iterable[Metric]:
-        told = "Requests whose sender is known, by the kind of name he has."
+        told = "Authenticated requests, by kind of user name."
         yield labelled(UnknownMetricFamily, "authenticated_user_requests", told, "username", self._by_username)
         told = "Requests, by whether their sender is known."
         counts = {result: durations.count for result, durations in self._authentications.items()}
         yield labelled(UnknownMetricFamily, "authentication_attempts", told, "result", counts)
-        told = "Time to find out who asks, by result."
+        told = "Time to authenticate a request, by result."
         yield _histogram("authentication_duration_seconds", told, self._authentications)
         told = "Requests that were authorized or refused, by result: allowed, no-opinion (no rule allows it) or error."
         counts = {result: durations.count for result, durations in self._authorizations.items()}

@@ -70,7 +70,7 @@ def stored_problem(key: str, revision: int, document: bytes) -> str | None:
     if resource is None and not prefix.startswith(STORE_PREFIX):
         return "its key names no resource that is known"
     if not isinstance(document, bytes):
-        return "it is no document"
+        return "this is not a document"
     if resource is not None and not document.startswith(opening_of(resource)):
         return f"it is no {resource.kind}"
     try:

@@ -232,7 +232,7 @@ class LeaderElector:
         try:
             await within(self._clock, self._renew_deadline_s, self._let_go())
         except (TonnageError, TimeoutError) as exc:
-            _log.warning("Lease could not be let go; it runs out by itself", lease=self.lease, error=str(exc))
+            _log.warning("Lease could not be released; it runs out by itself", lease=self.lease, error=str(exc))
 
     async def _let_go(self) -> None:
         while True:

@@ -148,7 +148,7 @@ class WorkQueueMetrics:
         )
         self._waited_s = Histogram(
             "workqueue_queue_duration_seconds",
-            "How long a key waited in a work queue before somebody took it.",
+            "How long a key waited in a work queue before a worker took it.",
             _QUEUE_LABELS,
             buckets=_QUEUE_BUCKETS_S,
             registry=registry,

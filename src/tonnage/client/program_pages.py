@@ -24,7 +24,7 @@ class NotLetIn(TonnageError):
         self.code = code
         super().__init__(
             f"GET {server}{path}: {reason or code}",
-            hint=f"show a token of somebody who may get the nonResourceURL {path}",
+            hint=f"use a token of a user who may get the nonResourceURL {path}",
         )
 
 

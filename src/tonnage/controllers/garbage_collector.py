@@ -217,7 +217,7 @@ class GarbageCollector(QueueController):
             reference.api_version, reference.kind
         )
         if resource is None:
-            _log.debug("An owner of an unknown kind is left to others", item=item.key, owner=reference.kind)
+            _log.debug("An owner of an unknown kind is ignored", item=item.key, owner=reference.kind)
             return None
         if resource.namespaced and not item.namespace:
             _log.info("A cluster-scoped object names a namespaced owner", item=item.key, owner=reference.name)
@@ -231,7 +231,7 @@ class GarbageCollector(QueueController):
             metadata = (await self._client.get_doc(resource, key))["metadata"]
         except NotFound as exc:
             if exc.name != reference.name:
-                _log.debug("An owner of a kind that is not served is left to others", item=item.key, owner=key)
+                _log.debug("An owner of a kind that is not served is ignored", item=item.key, owner=key)
                 return None  # the path is missing, not the object
             metadata = {"uid": ""}
         if metadata["uid"] != reference.uid:

@@ -217,7 +217,7 @@ class CsiClient:
         name = (await self._ask(asked, csi.GetPluginInfoRequest(), response, limit_s)).name
         if name != self._driver_name:
             told = f'this was driver "{self._driver_name}", and is "{name}" now'
-            hint = "restart this program to work for the other driver"
+            hint = "restart this program to use the other driver"
             raise CsiError(path, Code.UNAVAILABLE, told, address=self.address, hint=hint)
         self._socket_seen = socket
 

@@ -130,7 +130,7 @@ def stays_in_order(first: Capacity, second: Capacity) -> CheckVerdict:
         return failed(f"the pools came in another order: {amounts(first.pools)}, then {amounts(second.pools)}")
     return failed(
         f"with nothing done in between, the figures went from {first} to {second}; "
-        "if somebody else makes volumes, check when nobody does"
+        "if something else creates volumes, check when nothing does"
     )
 
 
@@ -345,7 +345,7 @@ def kept_contents(written: bytes, read: bytes | str) -> CheckVerdict:
     """Compare the bytes written on the old node with those read on the new one; a text is why reading failed."""
     if isinstance(read, str):
         return failed(f"what was written on the old node cannot be read on the new one: {read}")
-    return PASSED if written == read else failed("the contents are others than were written on the old node")
+    return PASSED if written == read else failed("the contents differ from those written on the old node")
 
 
 def refused_without_room(answer: CallRefused | None) -> CheckVerdict:

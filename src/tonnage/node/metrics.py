@@ -37,7 +37,7 @@ class NodeMetrics:
             buckets=_UPDATE_BUCKETS_S,
             registry=registry,
         )
-        rejected = "Pods that were turned away after they were bound, by reason."
+        rejected = "Pods that were rejected after they were bound, by reason."
         self._rejections = counter("kubelet_admission_rejections", rejected, "reason")
         self._mismatched = Gauge(
             "tonnage_attach_limit_mismatch_nodes",

@@ -97,7 +97,7 @@ class PoolNodes:
         try:
             await self._client.delete(Node, node.key, uid=node.uid, resource_version=node.metadata.resource_version)
         except (Conflict, NotFound) as exc:
-            _log.info("A node was not removed; it is looked at again", node=node.name, error=exc.message)
+            _log.info("A node was not removed; it is tried again", node=node.name, error=exc.message)
             return False
         return True
 
@@ -107,7 +107,7 @@ class PoolNodes:
         try:
             await self._client.patch(Node, node.key, patch)
         except (Conflict, NotFound) as exc:
-            _log.info("A node was not changed; it is looked at again", node=node.name, error=exc.message)
+            _log.info("A node was not changed; it is tried again", node=node.name, error=exc.message)
             return False
         return True
 
@@ -183,7 +183,7 @@ class ProposedNominations:
             )
         except (Conflict, Invalid, NotFound) as exc:
             # Nominated by somebody else, bound, or gone since we looked: the next round sees it.
-            _log.info("A nomination was not ours to write", pod=pod.key, error=exc.message)
+            _log.info("Another program wrote the nomination", pod=pod.key, error=exc.message)
             return False
         self._note(done, pod.uid)
         return True

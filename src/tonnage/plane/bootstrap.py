@@ -167,7 +167,7 @@ class Bootstrap:
         except TimeoutError:
             raise TonnageError(
                 f"the nodes are not ready after {_READY_WITHIN_S:g} s",
-                hint=f"look into {self.settings.data_dir / 'logs'}",
+                hint=f"read {self.settings.data_dir / 'logs'}",
             ) from None
         present = [node.name for node in (await self.client.list(Node)).items]
         for name in self.settings.former_nodes(self.resolved, present):

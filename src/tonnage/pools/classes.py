@@ -86,7 +86,7 @@ class ClassKeeper:
                 theirs = [key for key, text in wanted.items() if found.get(key, text) != text]
                 if not theirs:
                     raise
-                problems = [f"{key} is {found[key]}, which somebody else wrote: it is left so" for key in theirs]
+                problems = [f"{key} is {found[key]}, which another program wrote: it stays" for key in theirs]
                 ours = {key: wanted[key] for key in wanted.keys() - theirs}
                 await self._writer.apply(storage_class, ours, force=False, on_behalf_of=node)
         except NotFound:

@@ -246,7 +246,7 @@ class PoolsController:
         reached = selected_nodes(capacity.node_topology, self._nodes, self._labelled)
         if len(reached) != 1:
             self._place(capacity.key, "")
-            told = f"its nodeTopology reaches {len(reached)} nodes; pools are told of objects that reach one"
+            told = f"its nodeTopology reaches {len(reached)} nodes; pools are published for objects that reach one"
             return None, [told] if reached else []
         (name,) = reached
         self._place(capacity.key, name)

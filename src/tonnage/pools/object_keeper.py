@@ -129,7 +129,7 @@ class ObjectKeeper:
             if there is not None and there.node_topology is not None and self._reached(there) == [name]:
                 return there.node_topology.match_labels
             labels = topology_of(node, self._csi_nodes.get(name), self._settings.drivers, self._labelled)
-            told = [] if labels else ["no label tells it from other nodes: it gets no capacity objects"]
+            told = [] if labels else ["no label distinguishes it from other nodes: it gets no capacity objects"]
             self._problems.tell(f"Node {name}", told)
             return labels
 

@@ -27,7 +27,7 @@ class PoolsMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._writes = Counter(
             "tonnage_pools_writes_total",
-            "Annotations written or taken away, by kind of object and result.",
+            "Annotations written or removed, by kind of object and result.",
             ("kind", "result"),
             registry=registry,
         )

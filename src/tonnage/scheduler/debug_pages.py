@@ -65,8 +65,8 @@ _BY_CLASS: Final = {
         "The largest volume that any CSIStorageCapacity object of a class has room for."
     ),
     "tonnage_capacity_total_bytes": (
-        "Free bytes of all CSIStorageCapacity objects of a class, and what volumes take there. Classes that share "
-        "disks are each told all."
+        "Free bytes of all CSIStorageCapacity objects of a class, plus what volumes take there. Classes that "
+        "share disks count the same bytes."
     ),
     "tonnage_capacity_oldest_age_seconds": (
         "How long ago the CSIStorageCapacity object of a class that was not written for longest was. Provisioners "

@@ -277,9 +277,7 @@ class StoreStalled(StoreError):
     kind = "stalled"
 
     def __init__(self, path: Path, waited_s: float) -> None:
-        super().__init__(
-            f"writing {path} has taken {waited_s:.0f} s so far and is not done", hint="look after the disk"
-        )
+        super().__init__(f"writing {path} has taken {waited_s:.0f} s so far and is not done", hint="check the disk")
         self.path = path
         self.waited_s = waited_s
 
@@ -291,7 +289,7 @@ class StoreIOError(StoreError):
     def __init__(self, path: Path, detail: str) -> None:
         super().__init__(
             f"reading or writing {path} failed: {detail}",
-            hint="look after the disk; writing goes on once it can, and acknowledged writes are kept",
+            hint="check the disk; writing goes on once it can, and acknowledged writes are kept",
         )
         self.path = path
         self.detail = detail

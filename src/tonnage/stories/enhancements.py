@@ -71,7 +71,7 @@ async def _five_of_ten_run(runner: StoryRunner, profile: str) -> None:
         )
         return running == 5 and running + waiting == 10
 
-    await runner.until("five pods to run and five to be told that there is no room", settled)
+    await runner.until("five pods to run and five to wait for room", settled)
     failed = await runner.events("ProvisioningFailed")
     runner.check("five pods run, five wait with a reason", True)
     waiting = next(each.name for each in await runner.pods() if not each.spec.node_name)
@@ -114,7 +114,7 @@ async def a_drained_node_gives_its_volumes_away(runner: StoryRunner) -> None:
     found = (await mounted(runner, "db-0", volume)).joinpath("note").read_text()
     runner.check("and what was in it is still there", found == note, note)
     told = await runner.events("CapacityAwareRescheduling")
-    runner.check("an event tells of it", len(told) == 1, told[0].message if told else "none")
+    runner.check("an event says so", len(told) == 1, told[0].message if told else "none")
 
 
 async def is_free(runner: StoryRunner, volume: str) -> bool:

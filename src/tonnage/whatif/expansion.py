@@ -158,7 +158,7 @@ class WorkloadExpander:
         present = self._present(workload)
         missing, name = self.missing(workload), f"{resource_of(type(workload)).kind} {workload.key}"
         if missing > MOST_EXPANDED:
-            told = f"{name} asks for {missing:,} more pods, of which the first {MOST_EXPANDED:,} are looked at"
+            told = f"{name} asks for {missing:,} more pods, of which the first {MOST_EXPANDED:,} are explained"
             self._warnings.append(f"{told}; tonnage fit counts how many fit")
         replicas: list[Replica] = []
         try:

@@ -283,7 +283,7 @@ def headline(repeated: Repeated) -> str:
     found = repeated.difference
     if found is None:
         return f"{repeated.decisions:,} decisions repeated, all equal"
-    told = f"{repeated.equal:,} decisions repeated; then, at {rfc3339(found.at)}, they part:"
+    told = f"{repeated.equal:,} decisions repeated; the next one, at {rfc3339(found.at)}, differs:"
     if found.what == "pop":
         return f"{told} {found.recorded or 'no pod'} was tried, and now it is {found.repeated or 'none'}"
     what = "went to" if found.what == "attempt" else "was to make room on"

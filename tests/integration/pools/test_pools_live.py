@@ -222,7 +222,7 @@ def test_sizes_and_ids_of_a_known_driver_are_written_and_what_an_admin_wrote_sta
             # The default is the device class ssd under another name: one pool for all.
             assert annotations_at(cluster, f"{CAPACITIES}/{name}-of-node-1")[POOL_IDS] == "ssd"
     log = (cluster.folder / "pools.log").read_text()
-    assert log.count("tonnage.dev/size-rules is minimum=1Gi, which somebody else wrote: it is left so") == 1
+    assert log.count("tonnage.dev/size-rules is minimum=1Gi, which another program wrote: it stays") == 1
 
 
 def test_a_source_whose_agent_is_gone_is_marked_and_then_dropped(cluster: ApiServerProcess) -> None:

@@ -131,7 +131,7 @@ async def test_a_pod_that_does_not_end_names_its_node():
     found = (await rig.look())[-1]
     assert found.kind == "pod-terminating"
     assert found.meaning == (
-        "Its node a is not ready, so that nobody confirms that it stopped. Its volumes stay with it until then."
+        "Its node a is not ready, so nothing confirms that it stopped. Its volumes stay with it until then."
     )
     rig = StatusRig()
     rig.put(pod("soon", on="a", metadata={"deletionTimestamp": ago(50)}))

@@ -156,7 +156,7 @@ async def test_an_io_error_is_never_followed_by_an_acknowledgement(open_store, f
     with no_file_may_grow_beyond((folder / "log.sqlite3-wal").stat().st_size), pytest.raises(StoreIOError) as failed:
         await store.create("nodes/b", says("x"))
     assert str(failed.value) == f"reading or writing {path} failed: disk I/O error (SQLITE_IOERR_WRITE)"
-    assert failed.value.hint == "look after the disk; writing goes on once it can, and acknowledged writes are kept"
+    assert failed.value.hint == "check the disk; writing goes on once it can, and acknowledged writes are kept"
     # The disk is well again, but nobody knows where the file ends until it was read anew.
     with pytest.raises(StoreIOError, match=r"SQLITE_IOERR_WRITE"):
         await store.update("nodes/a", says("x"), expected=1)

@@ -71,7 +71,7 @@ class ContinueToken(msgspec.Struct):
         try:
             token = msgspec.json.decode(raw, type=cls)
         except (msgspec.ValidationError, RecursionError) as exc:
-            raise ValueError(f"the token is none: {exc}") from exc
+            raise ValueError(f"the token is not valid: {exc}") from exc
         except msgspec.DecodeError as exc:
             raise ValueError(syntax_error(raw)) from exc
         if token.v != _VERSION:

@@ -325,7 +325,7 @@ def check_endpoint(flags: Flags) -> None:
     tls_rules(flags)
     if flags["unauthenticated_on_loopback"] and not is_loopback(flags["bind_address"]):
         raise click.UsageError(
-            f"--unauthenticated-on-loopback needs a loopback --bind-address, and {flags['bind_address']} is none: "
+            f"--unauthenticated-on-loopback needs a loopback --bind-address, and {flags['bind_address']} is not: "
             "leave it out, or bind to 127.0.0.1"
         )
     for name in ("username_headers", "uid_headers", "group_headers", "extra_headers_prefix", "allowed_names"):

@@ -218,7 +218,7 @@ def _exec(entry: KubeconfigEntry) -> ExecPlugin:
         entry.wrong(
             "apiVersion",
             f'"{seen.api_version}" is not known',
-            hint=f"use {' or '.join(_EXEC_VERSIONS)}; most plugins are told by a flag or by their version",
+            hint=f"use {' or '.join(_EXEC_VERSIONS)}; most plugins choose it by a flag or by their version",
         )
     mode = seen.interactive_mode
     if mode is None:

@@ -257,7 +257,7 @@ class LiveCluster(ShownCluster):
     async def __aenter__(self) -> Self:
         self.informers.start()
         self._start("settle", self._settle())
-        self._start("tell what cannot be read", self._tell())
+        self._start("report what cannot be read", self._tell())
         if self._scheduler is not None:
             self._start("ask the scheduler", self._ask())
         for events in self._events:

@@ -316,7 +316,7 @@ class _Shots:
         lines = [*events, *(f"{each.pod} goes to {each.node}" for each in placed[:_TOLD])]
         if len(placed) > _TOLD:
             lines.append(f"… and {len(placed) - _TOLD:,} more are placed")
-        lines += [f"{pod} lost its way to {node}: {why}" for _, pod, node, why in failures[:_TOLD]]
+        lines += [f"{pod} no longer goes to {node}: {why}" for _, pod, node, why in failures[:_TOLD]]
         lines += [f"{len(pods):,} wait: {reason}" for reason, pods in measures.waiting_groups()[:3]]
         count = f"{sample.running:,} run, {sample.waiting:,} wait, {sample.utilisation:.0%} full"
         told = f"{'; '.join(events)}; " if events else ""

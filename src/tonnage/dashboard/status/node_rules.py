@@ -43,7 +43,7 @@ def node_troubles(sight: Sight) -> Iterator[Trouble]:
                 "node-cordoned",
                 f"Node {name}",
                 f"{name} is cordoned",
-                f"No new pod goes there until somebody runs kubectl uncordon {name}.",
+                f"No new pod goes there until you run kubectl uncordon {name}.",
                 describe("Node", name),
                 since=next((each.time_added for each in node.spec.taints if each.key == UNSCHEDULABLE), None),
             )
@@ -99,9 +99,9 @@ def pod_troubles(sight: Sight, told: AbstractSet[Key], unserved: Collection[str]
 def _terminating(sight: Sight, pod: Pod) -> Trouble:
     node = sight.rows.of(NodeRow).get(pod.spec.node_name)
     if node is None or not pod.spec.node_name:
-        why = "Its node is gone, so that nobody confirms that it stopped."
+        why = "Its node is gone, so nothing confirms that it stopped."
     elif not node.ready:
-        why = f"Its node {node.name} is not ready, so that nobody confirms that it stopped."
+        why = f"Its node {node.name} is not ready, so nothing confirms that it stopped."
     else:
         why = f"Its node {node.name} does not confirm that it stopped, or a finalizer holds it."
     held = " Its volumes stay with it until then." if pod.claim_names() else ""

@@ -123,7 +123,7 @@ def lease_troubles(sight: Sight) -> Iterator[Trouble]:
                 until,
             )
         elif other or lease.name == _CONTROLLERS:
-            who, meaning = "The controller manager", "Claims and pods are not looked after."
+            who, meaning = "The controller manager", "Claims are not bound, and workloads get no new pods."
             if other:
                 who, meaning = f"A sidecar of {other}", "Its volumes may not be attached or resized."
             yield _not_renewed("lease-not-renewed", lease, f"{who} is not running", meaning, until)

@@ -67,7 +67,7 @@ def help_lines() -> list[ScreenLine]:
     return [
         *found,
         plain(" " + words),
-        plain(" A lane tells the newest step first, and how long after the one before it came."),
+        plain(" A lane shows the newest step first, with its time since the step before."),
     ]
 
 
@@ -164,7 +164,7 @@ class Top(App[None]):
         parts = f" {self._page}   {count_text(nodes, 'node')}, {waits}"
         parts += f"   sorted by {self._sort}" if self._page == "map" and not self._opened else ""
         parts += f"   /{self._search}" if self._search else ""
-        head = Text(self._shown(" what keys do and signs mean" if self._helps else parts), style="bold")
+        head = Text(self._shown(" keys and signs" if self._helps else parts), style="bold")
         right = self._shown(self._cluster.source)
         if head.cell_len + len(right) + 2 <= width:
             head.append(right.rjust(width - head.cell_len - 1))

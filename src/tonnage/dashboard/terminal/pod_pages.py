@@ -54,7 +54,7 @@ def pending_lines(
         if lines:
             found += [plain(""), *lines]
     if answer.is_partial:
-        found.append(plain("there are more: not all were looked at", "dim"))
+        found.append(plain("there are more: not all were examined", "dim"))
     return found
 
 

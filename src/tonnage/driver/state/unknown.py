@@ -139,7 +139,7 @@ def _first_file(folder: Path) -> Path | None:
 
 
 def _raise(error: OSError) -> None:
-    raise StateFolderError(f"{error.filename} cannot be looked into: {error.strerror}") from error
+    raise StateFolderError(f"{error.filename} cannot be read: {error.strerror}") from error
 
 
 def _is_empty_folder(path: Path) -> bool:

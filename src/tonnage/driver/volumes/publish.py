@@ -246,7 +246,7 @@ def _unlink(path: Path, volume_id: str, *, is_expected: bool) -> None:
     if _is_ours(path, volume_id):
         path.unlink()
     elif is_expected and os.path.lexists(path) and not _is_empty_folder(path):
-        raise _in_the_way(path, f"volume {volume_id} is not taken away")
+        raise _in_the_way(path, f"volume {volume_id} is not removed")
 
 
 def _link(path: Path, target: Path) -> None:
@@ -261,7 +261,7 @@ def _link(path: Path, target: Path) -> None:
     try:
         path.symlink_to(target)
     except FileExistsError as exc:
-        raise _in_the_way(path, f"volume {target.name} is not put there") from exc
+        raise _in_the_way(path, f"volume {target.name} is not published") from exc
 
 
 def _is_empty_folder(path: Path) -> bool:

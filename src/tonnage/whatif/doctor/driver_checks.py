@@ -185,7 +185,7 @@ def _without_driver(facts: Facts) -> Iterator[Finding]:
             yield CATALOGUE["class-without-driver"].about(
                 each,
                 f"its provisioner {name} has no CSIDriver: no capacity and no attach limit is checked for its claims",
-                f"if it is a CSI driver, install it with its CSIDriver object {name}; if it is none, its volumes "
+                f"if it is a CSI driver, install it with its CSIDriver object {name}; otherwise its volumes "
                 "cannot be counted; if nothing provisions for the class, delete it",
                 driver=name,
             )

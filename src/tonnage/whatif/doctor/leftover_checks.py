@@ -79,7 +79,7 @@ def _of_claim(facts: Facts, claim: PersistentVolumeClaim) -> Iterator[Finding]:
         yield CATALOGUE["rebuild-stuck"].about(
             claim,
             f"its volume {volume.name} is to be rebuilt on {selected}, and {why}",
-            "delete its pod, so that it is placed anew: the scheduler chooses another node by its capacity",
+            "delete its pod, so that it is placed again: the scheduler chooses another node by its capacity",
             driver=driver,
         )
 

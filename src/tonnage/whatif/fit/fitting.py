@@ -80,8 +80,8 @@ def asked_template(state: ClusterState, creation: Creation, file: Source) -> Fit
     pods = [each for each in known if isinstance(each, Pod)]
     if len(workloads) + len(pods) != 1:
         raise TonnageError(
-            f"{file}: holds {len(workloads)} workloads and {len(pods)} pods, and a template is one of either",
-            hint="put the others into files of their own, and give them with -f",
+            f"{file}: holds {len(workloads)} workloads and {len(pods)} pods, and a template is one workload or one pod",
+            hint="put the others into other files, and give them with -f",
         )
     if pods:
         claims = [each for each in known if isinstance(each, PersistentVolumeClaim)]

@@ -292,7 +292,7 @@ def fit_page(answer: Answer) -> HtmlPage:
     disks = capacity_map("disks-map", "Pools and claims once they are placed", answer["disks"], note=note)
     page.section("disks", "The disks, with them", disks)
     preempting = [(each["pod"], each["node"], ", ".join(each["victims"])) for each in answer["preempting"]]
-    page.section("preempting", "Who has to go", *table(("Replica", "Node", "Preempts"), "nnw", preempting))
+    page.section("preempting", "Pods that are preempted", *table(("Replica", "Node", "Preempts"), "nnw", preempting))
     refused = [(number_text(each["nodes"]), each["reason"]) for each in stops]
     page.section("stops", "What stops the next one", *table(("Nodes", "Reason"), "1w", refused))
     page.section("remedies", "The smallest changes that would make it fit", *_remedies(answer["wouldHelp"]))
@@ -358,11 +358,13 @@ def _first_difference(first: Answer) -> list[Html]:
     """The recorded and the new decision with the verdict on each node; nothing was compared after them."""
     now = first["repeated"] or _NOWHERE
     if first["what"] == "pop":
-        said = f"At {first['at']} they part: {first['recorded'] or 'no pod'} was tried, and now it is {now}."
+        said = f"First difference, at {first['at']}: {first['recorded'] or 'no pod'} was tried, and now it is {now}."
     else:
         what = "went to" if first["what"] == "attempt" else "was to make room on"
-        said = f"At {first['at']} they part: {first['pod']} {what} {first['recorded'] or _NOWHERE}, and now {now}."
-    parts = [paragraph(said), paragraph("Nothing was compared after that.")]
+        said = (
+            f"First difference, at {first['at']}: {first['pod']} {what} {first['recorded'] or _NOWHERE}, and now {now}."
+        )
+    parts = [paragraph(said), paragraph("Later decisions were not compared.")]
     explanation = first.get("explanation")
     if explanation:
         nodes, left = explanation["nodes"][:_MOST_NODES], len(explanation["nodes"]) - _MOST_NODES

@@ -43,8 +43,8 @@ def simulate_page(answer: Mapping[str, Any]) -> HtmlPage:
         page.figure("placed", number_text(run["placed"]), "good")
         page.figure("waiting at the end", number_text(run["waiting"]), "warn" if run["waiting"] else "")
         page.figure("refused volumes", number_text(run["refusedVolumes"]), "bad" if run["refusedVolumes"] else "good")
-        page.figure("running within, of half the pods", _seconds(run["timeToRunning"]["p50"]))
-        page.figure("of 99 in 100", _seconds(run["timeToRunning"]["p99"]))
+        page.figure("half of the pods run within", _seconds(run["timeToRunning"]["p50"]))
+        page.figure("99 in 100 pods run within", _seconds(run["timeToRunning"]["p99"]))
     page.section("runs", "Results of each run", _totals(runs))
     page.section("utilisation", "Utilisation over time", *_utilisation(runs))
     page.section("waits", "Waits", *_waits(runs))
@@ -140,9 +140,8 @@ def _parting(difference: Mapping[str, Any]) -> Html:
     if parting is None:
         parts.append(paragraph("Both make the same decisions at the same times."))
     else:
-        said = (
-            f"They part at {time_text(parting['at'])}, at decision {parting['decision'] + 1:,}, about {parting['pod']}."
-        )
+        number, pod = parting["decision"] + 1, parting["pod"]
+        said = f"They first differ at {time_text(parting['at'])}, in decision {number:,}: {pod}."
         rows = [
             (name, side["node"] or "nowhere", side["why"] or side.get("message", ""))
             for name, side in parting["sides"].items()

@@ -76,7 +76,7 @@ const WORDS = {
   lost: (number, size) => `! ${count(number, "claim")} lost, ${size}`,
   waiting: (number, size) => `${count(number, "claim")} waiting for a node, ${size}`,
   making: (number, size) => `${count(number, "claim")} being made, ${size}`,
-  other: (number, size) => `${count(number, "volume")} on no one node, ${size}`,
+  other: (number, size) => `${count(number, "volume")} not tied to a node, ${size}`,
 };
 
 function kindOf(row) {

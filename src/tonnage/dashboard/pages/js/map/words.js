@@ -26,7 +26,7 @@ export function rowLabel(names, facts) {
 /** What a segment is, line by line; `volumes` is the state's map. */
 export function segmentLines(segment, volumes) {
   if (segment.kind === "kept") return keptLines(segment.entry);
-  if (segment.kind === "other") return [`${bytes(segment.bytes)} that no claim names`, "snapshots, and contents without a record"];
+  if (segment.kind === "other") return [`${bytes(segment.bytes)} without a claim`, "snapshots, and contents without a record"];
   if (segment.kind === "small") return [`${count(segment.count, "small claim")}, ${bytes(segment.bytes)} together`];
   const row = volumes.get(segment.key);
   const lines = row === undefined ? [segment.key] : claimLines(segment.key, row);
@@ -35,7 +35,7 @@ export function segmentLines(segment, volumes) {
 
 /** Who has room kept back, since when and why. */
 export function keptLines(entry) {
-  const what = entry.mode === "Object" ? "the whole room is kept back" : `${bytes(entry.bytes ?? 0)} kept back`;
+  const what = entry.mode === "Object" ? "the whole object is reserved" : `${bytes(entry.bytes ?? 0)} kept back`;
   return [
     `${what} for pod ${entry.pod}`,
     entry.mode === "Object" && entry.bytes ? `it asked for ${bytes(entry.bytes)}` : "",

@@ -30,7 +30,7 @@ class FaultsView {
     this.state = state;
     this.kinds = {};
     this.picker = new NodePicker(state, [], () => this.drawForm());
-    this.held = el("ul", {class: "held", "aria-label": "What goes wrong now"});
+    this.held = el("ul", {class: "held", "aria-label": "Faults that are set"});
     this.none = el("p", {class: "quiet"}, "Nothing is made to go wrong.");
     this.told = el("div", {});
     this.list = el("div", {class: "fault-kinds"});
@@ -59,7 +59,7 @@ class FaultsView {
       this.where,
       el("p", {class: "actions"}, el("button", {type: "submit", class: "main"}, "Set the fault …")),
     );
-    main.append(this.told, el("div", {class: "faults"}, el("section", {}, el("h3", {}, "Goes wrong now"), this.none, this.held, this.clearAll, this.list), form));
+    main.append(this.told, el("div", {class: "faults"}, el("section", {}, el("h3", {}, "Faults that are set"), this.none, this.held, this.clearAll, this.list), form));
     this.drawHeld();
     this.load();
   }

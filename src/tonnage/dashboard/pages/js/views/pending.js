@@ -111,7 +111,7 @@ function showHeadline(element, answer) {
     if (fitting) told.push(`${fitting.toLocaleString("en")} already ${fitting === 1 ? "fits" : "fit"} and should start soon`);
     if (alone) told.push(`${alone.toLocaleString("en")} ${alone === 1 ? "has" : "have"} no scheduler`);
     if (left) told.push(`${left.toLocaleString("en")} ${left === 1 ? "does" : "do"} not fit`);
-    const soFar = answer.decided < answer.count ? `; so far ${answer.decided.toLocaleString("en")} decided on` : "";
+    const soFar = answer.decided < answer.count ? `; so far ${answer.decided.toLocaleString("en")} examined` : "";
     text = `${count(answer.count, "pod is", "pods are")} pending${soFar}: ${told.join(", ")}`;
     if (told.length === 1 && !soFar) text = told[0].replace(" ", answer.count === 1 ? " pending pod " : " pending pods ");
   }
@@ -122,8 +122,8 @@ function showHeadline(element, answer) {
 function momentOf(answer) {
   const told = [asOf(answer)];
   if (answer.partial) {
-    const rest = answer.decided < answer.count ? `${answer.decided.toLocaleString("en")} of ${count(answer.count, "pod")} decided on` : "what would help is not tried to the end";
-    told.push(answer.working ? `so far ${rest}` : `partial: ${rest} in the time there is`);
+    const rest = answer.decided < answer.count ? `${answer.decided.toLocaleString("en")} of ${count(answer.count, "pod")} examined` : "what would help is not tried to the end";
+    told.push(answer.working ? `so far ${rest}` : `partial: ${rest} within the time limit`);
   } else if (answer.working) {
     told.push("a newer answer is on its way");
   }
