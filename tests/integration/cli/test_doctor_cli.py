@@ -124,7 +124,7 @@ def _examine_real(api: ServerApi, folder: Path) -> None:
     sick_cluster(api)
     with RefusingProxy(api.url, "contract-token") as proxy:
         done = doctor("--kubeconfig", str(proxy.kubeconfig(folder)), "-o", "json")
-    assert set(proxy.writes) == {("POST", REVIEWS)}
+    assert set(proxy.writes) == {("POST", REVIEWS), ("POST", OF_OTHERS)}
     found = json.loads(done.stdout)
     assert "capacity-nil-topology" in names_in(done) and "permission-missing" not in names_in(done)
     # The one gate of the four enhancements that no upstream server has.
