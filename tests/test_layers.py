@@ -47,7 +47,7 @@ INNER_ROWS: dict[str, Rows] = {
         ("field_rules", "requirements"),
         ("node_selectors", "selectors"),
         ("apps_v1", "core_v1", "small_groups", "storage_v1"),
-        ("batch_v1", "driver_size_rules", "events_v1", "size_rules", "volume_matching"),
+        ("batch_v1", "events_v1", "size_rules", "volume_matching"),
         ("codec",),
     ),
     "client": (
@@ -88,7 +88,7 @@ INNER_ROWS: dict[str, Rows] = {
         ("apply", "pod_subresources"),
         ("custom",),
         ("kinds",),
-        ("admission", "object_metadata"),
+        ("admission",),
         ("creation",),
     ),
     "scheduling": (

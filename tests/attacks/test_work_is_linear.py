@@ -24,8 +24,7 @@ from tonnage.clock import VirtualClock
 from tonnage.documents.admission import Admission
 from tonnage.documents.admit import admit
 from tonnage.documents.apply.server_side_apply import apply
-from tonnage.documents.creation import Creator
-from tonnage.documents.object_metadata import NameGenerator, prepare_update, track_managed_fields
+from tonnage.documents.creation import Creator, NameGenerator, prepare_update, track_managed_fields
 from tonnage.documents.patches.strategic_merge import strategic_merge
 from tonnage.documents.schema import ListOf, MapOf, schema_of_resource
 from tonnage.documents.validation.metadata import validate_object_meta_update

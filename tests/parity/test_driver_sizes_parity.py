@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tonnage.objects.driver_size_rules import known_size_rules
-from tonnage.objects.size_rules import SizeRules, driver_size, volume_size
+from tonnage.objects.size_rules import SizeRules, driver_size, known_size_rules, volume_size
 from tonnage.testing.storage_builders import storage_class
 
 DRIVERS = yaml.safe_load((Path(__file__).parent / "driver_sizes.yaml").read_text())

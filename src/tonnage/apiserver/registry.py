@@ -4,7 +4,7 @@ An object changes by `create`, `change` (put, patch, apply, and every subresourc
 document with the kind's strategy and writes it with the store's optimistic lock, so an object is never half written or
 overwritten unseen. `change` takes a function from the old document to the new one, and runs it again when another
 writer came first: only a client that named a resourceVersion gets the conflict. The rules are in `documents`:
-`creation`, `object_metadata`, `deletion`.
+`creation`, `deletion`.
 """
 
 from __future__ import annotations
@@ -32,10 +32,16 @@ from tonnage.documents.access.escalation import is_guarded
 from tonnage.documents.admission import Admission, objects_read_for
 from tonnage.documents.admit import compile_check
 from tonnage.documents.apply.field_walk import shape_of
-from tonnage.documents.creation import Creator, refuse_too_large
+from tonnage.documents.creation import (
+    Creator,
+    NameGenerator,
+    is_no_change,
+    prepare_update,
+    refuse_too_large,
+    track_managed_fields,
+)
 from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.documents.deletion import is_deletable, judge_deletion
-from tonnage.documents.object_metadata import NameGenerator, is_no_change, prepare_update, track_managed_fields
 from tonnage.documents.protobuf import table_of
 from tonnage.documents.schema import structs
 from tonnage.documents.strategy import Generation, Strategy

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tonnage.errors import Conflict, Forbidden, NotFound
-from tonnage.objects.driver_size_rules import known_size_rules
+from tonnage.objects.size_rules import known_size_rules
 from tonnage.objects.storage_v1 import (
     CAPACITY_GROUP,
     CHECK_CAPACITY,

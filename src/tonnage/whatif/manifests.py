@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from tonnage.documents.admit import Malformed, admit
-from tonnage.documents.object_metadata import NameGenerator
+from tonnage.documents.creation import NameGenerator
 from tonnage.documents.schema import schema_of_resource
 from tonnage.errors import TonnageError, did_you_mean
 from tonnage.objects.apps_v1 import DaemonSet, Deployment

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 from rich.text import Text
 
 from tonnage.clock import rfc3339
-from tonnage.documents.object_metadata import NameGenerator
+from tonnage.documents.creation import NameGenerator
 from tonnage.errors import TonnageError, did_you_mean
 from tonnage.objects.meta import Key, Object
 from tonnage.printable import assembled, text

@@ -10,8 +10,7 @@ import pytest
 
 from tonnage.clock import VirtualClock
 from tonnage.documents.admission import Admission
-from tonnage.documents.creation import CreationOptions, Creator
-from tonnage.documents.object_metadata import NameGenerator
+from tonnage.documents.creation import CreationOptions, Creator, NameGenerator
 from tonnage.errors import Forbidden, Invalid
 from tonnage.gates import Gates
 from tonnage.objects.document import Doc

@@ -21,10 +21,10 @@ from tonnage.documents import api_errors, go_text
 from tonnage.documents.admit import Malformed
 from tonnage.documents.apply.managed_fields import reset_fields_of
 from tonnage.documents.apply.server_side_apply import apply, fits
+from tonnage.documents.creation import api_versions_of
 from tonnage.documents.custom.custom_resource import CustomResource, admit_as
 from tonnage.documents.go_text import syntax_error
 from tonnage.documents.kinds.event import from_stored, to_stored
-from tonnage.documents.object_metadata import api_versions_of
 from tonnage.documents.patches.json_patch import PatchFailed, json_patch, merge_patch
 from tonnage.documents.patches.strategic_merge import strategic_merge
 from tonnage.documents.schema import Struct, schema_of_resource

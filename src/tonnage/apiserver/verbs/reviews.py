@@ -31,7 +31,7 @@ from tonnage.documents.access.reviews import (
 )
 from tonnage.documents.access.rules import Rule
 from tonnage.documents.access.service_account_tokens import ACCOUNTS, BoundObject, InvalidToken, Kubernetes, claims_of
-from tonnage.documents.object_metadata import track_managed_fields
+from tonnage.documents.creation import track_managed_fields
 from tonnage.errors import BadRequest, Conflict
 from tonnage.objects.document import Doc, decode
 from tonnage.objects.field_errors import FieldError, invalid, invalid_object

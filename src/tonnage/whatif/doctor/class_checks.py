@@ -9,8 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from tonnage.objects.driver_size_rules import known_size_rules
-from tonnage.objects.size_rules import problem_with_size_rules
+from tonnage.objects.size_rules import known_size_rules, problem_with_size_rules
 from tonnage.objects.storage_v1 import (
     CAPACITY_GROUP,
     POOL_POLICIES,

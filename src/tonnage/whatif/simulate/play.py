@@ -13,7 +13,7 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
-from tonnage.documents.object_metadata import NameGenerator
+from tonnage.documents.creation import NameGenerator
 from tonnage.errors import TonnageError
 from tonnage.objects.apps_v1 import DaemonSet, ReplicaSet, StatefulSet
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod, ReplicationController
