@@ -2,7 +2,7 @@
 
     @settings(max_examples=tries(150), deadline=None)
 
-`make test` draws the same examples every time, so that more of them find what they have found before: it tries half.
+`make test` draws the same examples every time, so that more of them find what they have found before: it tries a third.
 `make test-all` (TONNAGE_ALL_EXAMPLES) tries all, and so does `make properties` (TONNAGE_RANDOM_EXAMPLES), which draws
 others every time.
 """
@@ -18,6 +18,6 @@ FEW: Final = 12
 
 
 def tries(examples: int) -> int:
-    """All of them where they are asked for, else half, but not fewer than a few."""
+    """All of them where they are asked for, else a third, but not fewer than a few."""
     wants_all = any(os.environ.get(each) for each in ALL_EXAMPLES)
-    return examples if wants_all else max(examples // 2, min(examples, FEW))
+    return examples if wants_all else max(examples // 3, min(examples, FEW))

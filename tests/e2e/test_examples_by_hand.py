@@ -89,7 +89,9 @@ def missing(shown: str, printed: str) -> str:
 
 @pytest.fixture(scope="module")
 def up() -> Iterator[Up]:
-    with whole_cluster("--pools", "node-1=100Gi", "--pools", "node-2=3x100Gi", "--pools", "node-3=2x60Gi") as running:
+    pools = ("--pools", "node-1=100Gi", "--pools", "node-2=3x100Gi", "--pools", "node-3=2x60Gi")
+    # What happens after the fifteen seconds of grace happens after one as well.
+    with whole_cluster(*pools, "--attach-error-grace-seconds", "1") as running:
         yield running
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples_tried import tries
 from tonnage.dashboard import wire
 from tonnage.dashboard.model.cluster_model import ClusterModel
 from tonnage.dashboard.model.known_objects import Content, DriverContents, PoolPlace
@@ -206,7 +207,7 @@ def afresh(model: ClusterModel) -> dict[str, dict[str, Any]]:
     return rows_of(other)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_rows_kept_up_to_date_are_those_made_afresh(seed: int):
     drawn, model, now = Drawn(seed), ClusterModel(Collections()), START

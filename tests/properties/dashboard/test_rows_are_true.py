@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_dashboard_rows import CLASSES, DRIVERS, HOST, NODES, START, ZONE, Drawn, step
 
+from examples_tried import tries
 from tonnage.dashboard.model.cluster_model import ClusterModel
 from tonnage.dashboard.wire import Collections
 from tonnage.objects.core_v1.persistent_volume import REBUILD_TARGET
@@ -103,14 +104,14 @@ def story_holds(seed: int) -> None:
         assert findings(model) == [], taken
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=tries(25), deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_rows_are_what_a_judge_makes_of_the_documents(seed: int):
     story_holds(seed)
 
 
 @pytest.mark.slow
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=tries(1500), deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_rows_are_what_a_judge_makes_of_the_documents_in_many_stories(seed: int):
     story_holds(seed)

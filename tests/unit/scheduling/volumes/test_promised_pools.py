@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples_tried import tries
 from tonnage.scheduling.configuration.plugin_args import LegacyPools
 from tonnage.scheduling.volumes.capacity.pools import room_of, scored_capacity
 from tonnage.scheduling.volumes.capacity.reading import CapacityPolicy, Question, Reading
@@ -26,7 +27,7 @@ from tonnage.testing.storage_builders import capacity
 claims = st.lists(st.integers(0, 9), min_size=1, max_size=3).map(descending)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=tries(300), deadline=None)
 @given(
     st.lists(st.integers(0, 14), min_size=1, max_size=4).map(descending), claims, claims, st.sampled_from(PoolPolicy)
 )
@@ -85,7 +86,7 @@ def forget() -> None:
 def test_no_way_leaves_less_than_a_table_of_few_rows_says(most_left: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """So a group that fits all of its rows fits beside the promises, whatever the driver does."""
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=tries(60), deadline=None)
     @given(
         st.lists(st.integers(0, 30), min_size=2, max_size=4).map(descending),
         st.lists(st.integers(0, 9), min_size=1, max_size=5).map(descending),
@@ -126,7 +127,7 @@ def test_of_too_many_promises_no_table_is_made_and_the_bytes_may_still_say_yes(
         forget()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(
     st.lists(st.lists(st.integers(0, 20), min_size=3, max_size=3).map(descending), max_size=60),
     st.lists(st.integers(0, 9), min_size=1, max_size=6).map(descending),
@@ -140,7 +141,7 @@ small_pools = st.lists(st.integers(0, 30), min_size=1, max_size=4).map(descendin
 small_claims = st.lists(st.integers(0, 9), min_size=1, max_size=5).map(descending)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=tries(400), deadline=None)
 @given(small_pools, small_claims, small_claims)
 def test_what_is_seen_to_fit_by_its_bytes_fits_whatever_the_driver_did(
     pools: Sizes, promised: Sizes, group: Sizes
@@ -177,7 +178,7 @@ def reading_of(objects: list[tuple[Sizes, Sizes]]) -> Reading:
 bytes_of_all_sizes = st.one_of(st.integers(1, 30), st.integers(0, 11).map(lambda power: (1 << 52 + power) - power))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=tries(200), deadline=None)
 @given(
     st.lists(
         st.tuples(
