@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import NamedTuple, Self
 
@@ -42,6 +42,12 @@ class NodePools:
     def free_bytes(self) -> tuple[int, ...]:
         """Free bytes of the pools, the largest first."""
         return tuple(pool.free_bytes for pool in self.largest_first)
+
+    def cut_to(self, most: int) -> NodePools:
+        """The same for volumes with replicas on other nodes, which have so much. A pool with more is another pool then:
+        of one pool the least figure counts for all classes."""
+        pools = [each if each.free_bytes <= most else Pool(f"{each.identity}/replicated", most) for each in self.pools]
+        return replace(self, pools=tuple(pools))
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,43 @@ def gibs(found: NodePools | None) -> list[float]:
     return [free / GI for free in found.free_bytes]
 
 
+@pytest.mark.parametrize(
+    ("source", "objects", "single", "double"),
+    [
+        (
+            HWAMEISTOR,
+            [
+                storage_node("node-1", SSD=pool("100Gi", free="60Gi")),
+                storage_node("node-2", SSD=pool("100Gi", free="20Gi")),
+            ],
+            {"poolClass": "SSD", "replicaNumber": "1"},
+            {"poolClass": "SSD", "replicaNumber": "2"},
+        ),
+        (
+            LONGHORN,
+            [longhorn_node("node-1", a=disk("60Gi")), longhorn_node("node-2", a=disk("20Gi"))],
+            {"dataLocality": "strict-local", "numberOfReplicas": "1"},
+            {"numberOfReplicas": "2"},
+        ),
+    ],
+)
+def test_a_pool_that_replicas_cannot_fill_is_not_taken_for_the_whole_pool_of_other_classes(
+    source: PoolSource, objects: list[Doc], single: dict[str, str], double: dict[str, str]
+) -> None:
+    """Of pools with one id the least figure counts."""
+    (own,), (cut,) = (
+        source.pools_of(class_of(source, **each), Published((), objects)).by_node["node-1"].pools
+        for each in (single, double)
+    )
+    assert (own.free_bytes, cut.free_bytes) == (60 * GI, 20 * GI)
+    assert own.identity != cut.identity
+    (own,), (whole,) = (
+        source.pools_of(class_of(source, **each), Published((), objects)).by_node["node-2"].pools
+        for each in (single, double)
+    )
+    assert own == whole
+
+
 LOCAL = {"dataLocality": "strict-local", "numberOfReplicas": "1"}
 
 

@@ -81,6 +81,4 @@ def _with_copies(node: str, by_node: Mapping[str, NodePools], copies: int) -> No
     """A node's room for volumes with copies: at most what the roomiest `copies - 1` other nodes all have."""
     others = sorted((sum(each.free_bytes) for name, each in by_node.items() if name != node), reverse=True)
     most = others[copies - 2] if len(others) >= copies - 1 else 0
-    found = by_node[node]
-    pools = tuple(Pool(pool.identity, min(pool.free_bytes, most)) for pool in found.pools)
-    return NodePools(pools, found.observed_at, found.largest_bytes)
+    return by_node[node].cut_to(most)

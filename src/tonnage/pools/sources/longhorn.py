@@ -85,7 +85,7 @@ class Longhorn(PoolSource):
         anywhere = _anywhere(eligible, copies)
         most = anywhere.largest_bytes
         if most is not None:
-            found = {node: _capped(each, most) for node, each in found.items()}
+            found = {node: each.cut_to(most) for node, each in found.items()}
         anywhere = NodePools(anywhere.pools, max(times, default=None), most)
         return ClassPools.of(found, "unknown", problems, copies=copies, anywhere=anywhere)
 
@@ -177,11 +177,6 @@ def _anywhere(eligible: Sequence[NodePools], copies: int) -> NodePools:
     total = min(sum(rooms[above:]) // (copies - above) for above in range(copies))
     largest = sorted((each.free_bytes[0] for each in eligible), reverse=True)[copies - 1]
     return NodePools((Pool("all nodes", total),), largest_bytes=largest)
-
-
-def _capped(found: NodePools, most: int) -> NodePools:
-    pools = tuple(Pool(pool.identity, min(pool.free_bytes, most)) for pool in found.pools)
-    return NodePools(pools, found.observed_at)
 
 
 def _map(told: Any) -> Doc:
