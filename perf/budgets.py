@@ -56,11 +56,15 @@ BUDGETS = (
     ),
     _at_most("volume-binding-crowd", "8 to 16 claims beside 12 promises a node, p99", 50, "ms", "volume_binding"),
     _at_most("preemption-first", "the first preempting decision, 5,000 full nodes", 50, "ms", "preemption"),
+    _at_most("preemption-ports", "the same, pods with host ports", 50, "ms", "preemption"),
     _at_least(
         "live-claims-1000-ratio", "live, a claim a pod, 1,000 nodes, against kube-scheduler", 125, "times", "peers"
     ),
     _at_least("live-claims-5000", "live, a claim a pod, 5,000 nodes, on a kube-apiserver", 500, "/s", "peers"),
     _at_least("live-three-claims-5000", "live, three claims of two classes, 5,000 nodes", 200, "/s", "peers"),
+    _at_most(
+        "live-early-claims", "claims written before their pod's nomination, in all of these", 0, "claims", "peers"
+    ),
     _at_most("first-decision-5000", "scheduler's start to its first decision, 5,000 nodes", 1.0, "s", "peers"),
     _at_least("live-plain-5000-ratio", "live, no volumes, 5,000 nodes, against kube-scheduler", 3.5, "times", "peers"),
     _at_most(

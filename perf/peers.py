@@ -4,14 +4,13 @@
     python perf/peers.py --only claims-1000 --ours        one case; without kube-scheduler
 
 Every node has a CSINode and a capacity object, and pods have a claim, none, or three claims of two classes, for which
-every node has a second object. Both
-programs read the same configuration file, in which the limits of their clients are too high to be felt. A decision is
-what watches see: where the pod has claims, its nomination and then the node written to each (selected-node), else the
-binding (`decision_watch`). Rates are from the first to the last of them; kube-scheduler, which takes seconds
-for a pod with a claim, is watched for some seconds and not to the end. No provisioner answers, so that none is
-measured. Claims whose node is older than their pod's nomination are counted, by resourceVersion: there may be none.
-What each process uses of its cores for a decision is told beside it: the sum is what two cores can do at most. The time
-from the start of the program to its first decision is told as well.
+every node has a second object. Both programs read the same configuration file, in which the limits of their clients are
+too high to be felt. A decision is what watches see: where the pod has claims, its nomination and then the node written
+to each (selected-node), else the binding (`decision_watch`). Rates are from the first to the last of them;
+kube-scheduler, which takes seconds for a pod with a claim, is watched for some seconds and not to the end. No
+provisioner answers, so that none is measured. Claims whose node is older than their pod's nomination are counted, by
+resourceVersion: there may be none. What each process uses of its cores for a decision is told beside it: the sum is
+what two cores can do at most. The time from the start of the program to its first decision is told as well.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ STORAGE = "/apis/storage.k8s.io/v1"
 SECOND_CLASS = "perf-second"
 KEYS = (
     *("live-claims-1000-ratio", "live-claims-5000", "live-three-claims-5000", "live-plain-5000-ratio"),
-    "first-decision-5000",
+    *("first-decision-5000", "live-early-claims"),
 )
 _START_S = 60.0
 """How long a scheduler may take to its first decision."""
@@ -228,16 +227,20 @@ class Peers:
 def _told(run: Run) -> str:
     rate = f"{run.rate:8,.0f}" if run.rate >= 100 else f"{run.rate:8.2f}"
     order = f"  claims before their pod's nomination: {run.early:,}"
-    cpu = ", ".join(f"{name} {used:,.0f}" for name, used in sorted(run.cpu_us.items(), key=lambda each: -each[1]))
     first = f"first decision after {run.first_s:.2f} s"
-    return f"{rate} decisions/s  peak memory {run.memory_mb} MB  {first}{order}\n    µs of CPU for each: {cpu}"
+    return (
+        f"{rate} decisions/s  peak memory {run.memory_mb} MB  {first}{order}\n    µs of CPU for each: {_cpu_told(run)}"
+    )
+
+
+def _cpu_told(run: Run) -> str:
+    return ", ".join(f"{name} {used:,.0f}" for name, used in sorted(run.cpu_us.items(), key=lambda each: -each[1]))
 
 
 def tell(case: Case, ours: Run, kube: Run | None) -> None:
     """The budget's figure of a case."""
     beside = f"{ours.rate:,.0f}/s" + (f" and {kube.rate:,.1f}/s" if kube is not None else "")
-    if ours.early:
-        beside += f"; {ours.early:,} claims before their pod's nomination"
+    beside += f"; µs of CPU for each: {_cpu_told(ours)}"
     if case.name == "claims-5000":
         figure("first-decision-5000", ours.first_s, f"{case.pods:,} pods wait")
     if not case.kube_s or case.name == "claims-5000":
@@ -268,8 +271,12 @@ async def measure(kubeconfig: Path, folder: Path, kube_scheduler: Path | None, c
     client = Client(kubeconfig)
     try:
         peers = Peers(client, folder, kubeconfig, kube_scheduler)
+        early = 0
         for case in cases:
-            tell(case, *await peers.compared(case))
+            ours, kube = await peers.compared(case)
+            tell(case, ours, kube)
+            early += ours.early
+        figure("live-early-claims", early, "by resourceVersion")
     finally:
         await client.close()
 

@@ -161,6 +161,8 @@ def main() -> None:
     if firsts:
         worst = max(firsts, key=lambda kind: firsts[kind])
         figure("preemption-first", firsts[worst], f"worst: {worst}")
+    if "ports" in firsts:
+        figure("preemption-ports", firsts["ports"])
 
 
 if __name__ == "__main__":

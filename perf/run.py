@@ -5,7 +5,8 @@
     python perf/run.py --markdown                         the table as docs/figures.md carries it
 
 A script that fails costs its own figures, not those of the others; the run then ends with 1. A budget that is missed
-does not: figures are of this machine as it is now.
+does not: figures are of this machine as it is now. Programs start with their bytecode, as installed ones do: it is kept
+for the run, also where PYTHONDONTWRITEBYTECODE is set.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -90,14 +92,16 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="perf") as folder:
         file = Path(folder, "figures.jsonl")
         file.touch()
+        environment = {**os.environ, FIGURES_FILE: str(file), "PYTHONPYCACHEPREFIX": str(Path(folder, "bytecode"))}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
         for name, arguments in SCRIPTS:
             if given.only and name not in given.only:
                 continue
             print(f"\n== perf/{name}.py {' '.join(arguments)}", flush=True)
             script = FOLDER / f"{name}.py"
-            code = subprocess.run(
-                [sys.executable, str(script), *arguments], env={**os.environ, FIGURES_FILE: str(file)}, check=False
-            ).returncode
+            began_at = time.monotonic()
+            code = subprocess.run([sys.executable, str(script), *arguments], env=environment, check=False).returncode
+            print(f"== {time.monotonic() - began_at:,.0f} s", flush=True)
             if code:
                 failed.append(f"perf/{name}.py ended with {code}")
         print(flush=True)
