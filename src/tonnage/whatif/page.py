@@ -1,6 +1,7 @@
 """Text for people: paragraphs and tables that keep to the terminal's width and never break a word.
 
-Names are never broken, so that they can be copied. A table that is too wide is written row by row, a line per cell:
+Names are never broken, so that they can be copied. In a table that is too wide, what all rows share stands above it. If
+it is still too wide, it is written row by row, a line per cell:
 
     REFUSED  3
     BY       TaintToleration
@@ -81,7 +82,7 @@ class FittedTable:
         """The table in lines of this width; only longer words exceed it."""
         widths = self._widths(width)
         if widths is None:
-            yield from self._stacked(width)
+            yield from self._narrower(width)
             return
         heads = [text(each, style="bold") for each in self.heads]
         for row in (heads, *self.rows):
@@ -120,6 +121,26 @@ class FittedTable:
                 line.append(" " * _GAP)
             line.rstrip()
             yield line
+
+    def _narrower(self, width: int) -> Iterable[Text]:
+        """What all rows share, once, and the rest as a table; row by row if that is too wide too."""
+        places = range(len(self.heads))
+        words = [place for place in places if self.kinds[place] != "1"]
+        shared = [place for place in words if len({row[place].plain for row in self.rows}) == 1]
+        rest = self._columns([place for place in places if place not in shared], self.rows)
+        if len(self.rows) == 1 or not shared or rest._widths(width) is None:
+            yield from self._stacked(width)
+            return
+        yield from self._columns(shared, self.rows[:1])._stacked(width)
+        yield text("")
+        yield from rest.lines(width)
+
+    def _columns(self, places: Sequence[int], rows: Sequence[Row]) -> FittedTable:
+        """Some columns of some rows."""
+        kinds = "".join(self.kinds[place] for place in places)
+        return FittedTable(
+            [self.heads[place] for place in places], kinds, [[row[place] for place in places] for row in rows]
+        )
 
     def _stacked(self, width: int) -> Iterable[Text]:
         label_width = max(len(each.strip()) for each in self.heads) + _GAP

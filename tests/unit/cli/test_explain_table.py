@@ -9,7 +9,7 @@ import pytest
 
 from tonnage.scheduling.decision.explain import Explanation, NodeAnswer, PreemptionAnswer
 from tonnage.whatif.explain_report import MAX_ROWS, print_explanation
-from tonnage.whatif.page import TextPage
+from tonnage.whatif.page import FittedTable, TextPage
 
 WEIGHTS = {"NodeResourcesFit": 1, "PodTopologySpread": 2, "TaintToleration": 3}
 
@@ -192,6 +192,24 @@ def test_where_columns_do_not_fit_beside_each_other_each_cell_has_a_line(monkeyp
         "WHY      node(s) had untolerated",
         "         taint(s)",
         "NODES    node-1",
+    ]
+
+
+def test_what_all_rows_share_stands_above_a_table_that_is_too_wide():
+    rows = [("shop/data", "dynamic", "shop/object-1", "none"), ("shop/data", "dynamic", "shop/object-2", "possible")]
+    table = FittedTable(("CLAIM", "KIND", "CAPACITY OBJECT", "VERDICT"), "wnwn", rows)
+    # 9 + 7 + 13 + 8 and three gaps of 2 are 43; without the first two columns it is 13 + 8 + 2.
+    assert [line.plain.rstrip() for line in table.lines(42)] == [
+        "CLAIM  shop/data",
+        "KIND   dynamic",
+        "",
+        "CAPACITY OBJECT  VERDICT",
+        "shop/object-1    none",
+        "shop/object-2    possible",
+    ]
+    assert [line.plain.rstrip() for line in table.lines(22)][2:4] == [
+        "CAPACITY OBJECT  shop/object-1",
+        "VERDICT          none",
     ]
 
 
