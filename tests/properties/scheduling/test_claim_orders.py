@@ -111,3 +111,11 @@ def test_a_known_order_is_one_the_judge_plays() -> None:
     assert not order_holds(PoolPolicy.MOST_FREE, (100, 60), (40, 80), ())
     assert order_holds(PoolPolicy.MOST_FREE, (100, 60), (80, 40), ())
     assert safe_order((100, 60), (80, 40)) == (80, 40)
+
+
+def test_an_order_holds_though_promised_claims_come_after_its_last_claim() -> None:
+    """When the last claim of the order is placed, 14, 8 and 6 may still be to come, and find room whatever happens."""
+    pools, sizes, promised = (49, 48, 14), (21, 16, 14, 9), (14, 8, 6)
+    for policy in (PoolPolicy.UNKNOWN, PoolPolicy.FIRST_FIT):
+        assert order_holds(policy, pools, sizes, promised)
+        assert safe_order(pools, sizes, promised, policy=policy) is not None

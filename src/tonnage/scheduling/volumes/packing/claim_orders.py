@@ -49,8 +49,10 @@ from tonnage.scheduling.volumes.packing.pool_policies import (
 
 MOST_ORDERS: Final = 24
 """Best-fit is played on all objects at once for up to this many orders of claims (as many as four claims have)."""
-_STEPS_A_STATE: Final = 3
-"""The steps of a decision that a step takes where all orders are played to the end."""
+_MOST_STEPS: Final = 10_000
+"""A search through every order of the claims gives up after so many steps."""
+_STEPS_A_STATE: Final = 5
+"""The steps of a decision that one of them takes."""
 _failing: Found[tuple[PackedClaim, ...] | None] = Found()
 _outcomes: Found[frozenset[Sizes] | None] = Found()
 _orders: Found[Sizes | None] = Found()
@@ -77,7 +79,7 @@ def _shut_out(
     rows = tuple(pool for pool in pools if pool >= needed[-1])
 
     def played(search: SearchBudget) -> tuple[PackedClaim, ...] | None:
-        play = DriverSearch(pools_of_one(rows, policy), search, cost=_STEPS_A_STATE)
+        play = DriverSearch(pools_of_one(rows, policy), search, most=_MOST_STEPS, cost=_STEPS_A_STATE)
         return unless_given_up(lambda: play.shut_out(pieces_of_one(needed)), worst=None)
 
     if _has_too_many_orders(rows, policy):
@@ -90,7 +92,7 @@ def outcomes(pools: Sequence[int], sizes: Sizes, policy: PoolPolicy, search: Sea
     find no room, or a search gives up."""
 
     def played(search: SearchBudget) -> frozenset[Sizes] | None:
-        play = DriverSearch(pools_of_one(pools, policy), search, cost=_STEPS_A_STATE)
+        play = DriverSearch(pools_of_one(pools, policy), search, most=_MOST_STEPS, cost=_STEPS_A_STATE)
         found = unless_given_up(lambda: play.outcomes(pieces_of_one(sizes), {0}), worst=None)
         return None if found is None else frozenset(descending(free) for _, free in found)
 

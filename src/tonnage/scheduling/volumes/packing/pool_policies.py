@@ -113,13 +113,13 @@ def unless_given_up(answer: Callable[[], T], *, worst: T) -> T:
 
 
 class DriverSearch:
-    """One search over what drivers may do. Every method raises GaveUp after MOST_STEPS in all. `cost`: the steps of a
-    decision that one of these takes."""
+    """One search over what drivers may do. Every method raises GaveUp after `most` steps in all. `cost`: the steps of
+    a decision that one of these takes."""
 
-    def __init__(self, pools: SharedPools, search: SearchBudget, *, cost: int = 1) -> None:
+    def __init__(self, pools: SharedPools, search: SearchBudget, *, most: int = MOST_STEPS, cost: int = 1) -> None:
         self._search = search
         self._cost = cost
-        self._left = MOST_STEPS
+        self._left = most
         self._reaches, places = pools.reaches, tuple(range(len(pools.free)))
         self._is_of_one = len(pools.reaches) == 1 and pools.reaches[0].places == places
         self._in_order = any(each.policy is PoolPolicy.FIRST_FIT and len(each.places) > 1 for each in pools.reaches)
@@ -228,7 +228,7 @@ class DriverSearch:
     def _order_from(
         self, states: frozenset[tuple[State, Pieces]], pieces: Pieces, failed: set[tuple[object, Pieces]]
     ) -> Pieces | None:
-        if not states:  # every remaining claim finds room
+        if not states or not pieces:  # all that may still come finds room
             return pieces
         has_one_order = self._is_of_one and not self._reaches[0].policy.is_known
         for piece in pieces[:1] if has_one_order else dict.fromkeys(pieces):
@@ -280,14 +280,15 @@ class DriverSearch:
         size, owner = piece
         places, policy, _ = self._reaches[owner]
         roomy = [place for place in places if free[place] >= size]
-        self._step(len(roomy) + 1)
         if not roomy:
+            self._step()
             return []
         if policy is PoolPolicy.MOST_FREE or policy is PoolPolicy.BEST_FIT:
             best = (max if policy is PoolPolicy.MOST_FREE else min)(free[place] for place in roomy)
             roomy = [place for place in roomy if free[place] == best]
         elif policy is PoolPolicy.FIRST_FIT:
             roomy = [next((place for place in order if place in roomy), roomy[0])]
+        self._step(len(roomy) + 1)
         if not self._is_of_one:
             return [(free[place], (order, _after(free, place, size))) for place in roomy]
         found = {free[place]: _after(free, place, size) for place in roomy}  # equal pools are one choice
