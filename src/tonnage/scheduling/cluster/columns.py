@@ -41,6 +41,12 @@ def grown(array: npt.NDArray[Scalar], capacity: int) -> npt.NDArray[Scalar]:
     return wider
 
 
+def count(mask: Mask | Ints) -> int:
+    """How many are True, or not 0. For a single row, which most questions are about, any() and all() of an array take
+    five times as long."""
+    return int(np.count_nonzero(mask))
+
+
 def row_numbers(rows: Rows) -> npt.NDArray[np.intp]:
     return np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, grown, only_row
+from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, count, grown, only_row
 from tonnage.scheduling.decision.diagnosis import NOBODY, Diagnosis, FilterResults
 from tonnage.scheduling.framework import Cycle, FilterPlugin, ScorePlugin
 
@@ -47,7 +47,7 @@ class Totals:
             number = row // _BLOCK
             block = self._blocks[number]
             most = block.max()
-            self._most[number], self._ties[number] = most.item(), int(np.count_nonzero(block == most))
+            self._most[number], self._ties[number] = most.item(), count(block == most)
             return
         highest = self._blocks.max(axis=1)
         self._most = highest.tolist()
@@ -172,7 +172,7 @@ class AnswerCache:
         else:
             return
         asked: Scores = scored_by
-        if answer.scored_nodes_at == cluster.node_changes.tick and (answer.totals.by_row[rows] != UNFIT).all():
+        if answer.scored_nodes_at == cluster.node_changes.tick and not count(answer.totals.by_row[rows] == UNFIT):
             # These rows have been scored, and no node has changed: what is kept in `raw` still holds.
             asked = tuple([each for each in scored_by if not (each[0].node_only and each[0].normalizes)])
         totals = _scored(cycle, asked, answer.raw, rows)
@@ -185,7 +185,8 @@ def _judge(cycle: Cycle, answer: RowAnswers, rows: Rows) -> None:
     """Run the filters on these rows, and store their results. Filters that read only the node are not asked again while
     no node changes and the rows pass."""
     results, cluster = answer.results, cycle.cluster
-    is_same_node = answer.nodes_at == cluster.node_changes.tick and bool(answer.passes[rows].all())
+    before = answer.passes[rows]
+    is_same_node = answer.nodes_at == cluster.node_changes.tick and count(before) == len(before)
     results.clear(rows)
     for plugin, position in answer.judged_by:
         if is_same_node and plugin.node_only:
@@ -194,9 +195,8 @@ def _judge(cycle: Cycle, answer: RowAnswers, rows: Rows) -> None:
         if judgement is not None:
             results.add(position, judgement, rows)
     passes = (results.first[rows] == NOBODY) & cluster.exists[rows]
-    before = answer.passes[rows]
-    if (passes != before).any():
-        answer.count += int(passes.sum()) - int(before.sum())
+    if count(passes != before):
+        answer.count += count(passes) - count(before)
         answer.passes[rows], answer.feasible = passes, None
     answer.judged_at, answer.nodes_at = cluster.changes.tick, cluster.node_changes.tick
 

@@ -18,7 +18,7 @@ from tonnage.gates import Gates
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeAttachment
 from tonnage.scheduling.cluster.cluster import Cluster, row_about
-from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, only_row, row_count
+from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, count, only_row, row_count
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.events import NODE_ADD, QUEUE, ActionType, ClusterEvent, EventResource, Hint, for_mounted_claims
@@ -137,7 +137,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         if isinstance(brought, str):
             return refuse(np.ones(row_count(rows), dtype=np.bool_), brought, unresolvable=True)
         exceeded = _exceeded(cycle.cluster, brought, rows)
-        if not brought.needed and not exceeded.any():
+        if not brought.needed and not count(exceeded):
             return None
         bits, limits = exceeded.astype(np.int64), brought.view.limits
         # Reported instead of a full node: the first missing driver.
@@ -213,13 +213,13 @@ def _exceeded(cluster: Cluster, brought: _Brought, rows: Rows) -> Mask:
         ]
         return np.array([any(is_over)])
     exceeded: Mask = np.zeros(row_count(rows), dtype=np.bool_)
-    for driver, count in brought.counts:
+    for driver, more in brought.counts:
         used, limits = view.used(driver)[rows], view.limits.limits(driver)[rows]
         shared = [volume for volume in brought.mounted if volume.driver == driver]
         if not shared:
-            exceeded |= used + count > limits
+            exceeded |= used + more > limits
             continue
-        new: Ints = np.full(cluster.capacity, count, dtype=np.int64)
+        new: Ints = np.full(cluster.capacity, more, dtype=np.int64)
         for volume in shared:
             new[list(view.rows_with(volume))] -= 1
         exceeded |= (new[rows] > 0) & (used + new[rows] > limits)

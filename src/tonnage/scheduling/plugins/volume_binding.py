@@ -27,7 +27,7 @@ from tonnage.objects.core_v1 import PersistentVolumeClaim
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster, row_about
-from tonnage.scheduling.cluster.columns import Ints, Rows, only_row
+from tonnage.scheduling.cluster.columns import Ints, Rows, count, only_row
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import either
 from tonnage.scheduling.configuration.plugin_args import PoolFit, Reservation, StorageCapacityArgs, VolumeBindingArgs
@@ -58,7 +58,7 @@ from tonnage.scheduling.volumes import bind_volumes
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.scheduling.volumes.bind_volumes import Assumed, Sending
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
-from tonnage.scheduling.volumes.claim_sequences import grades_at, sequences_at
+from tonnage.scheduling.volumes.claim_sequences import MadeAt, grades_at, sequences_at
 from tonnage.scheduling.volumes.demand import Demand, VolumePlan, demand_of, sorted_claims, volume_sign
 from tonnage.scheduling.volumes.explain.account_entries import Miss, NodeAccount
 from tonnage.scheduling.volumes.explain.refusal_notes import half_made, reserved_room
@@ -263,9 +263,9 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             bits = notes.fit.refusals(notes.demand, rows)
         else:
             bits = notes.fit.refusals_of_provisioning(notes.provisioning, rows)
-        if notes.expected and not bits.any():
+        if notes.expected and not count(bits):
             bits[:] = judge_beside(notes.fit, notes.demand, notes.expected, only_row(rows)).refusal
-        return Judgement(bits, REASONS) if bits.any() else None
+        return Judgement(bits, REASONS) if count(bits) else None
 
     def refusal_note(self, cycle: Cycle, refused: Mapping[str, npt.NDArray[np.intp]]) -> str:
         """The reservation that the pod waits for, if it would fit without it; or that its volumes are stuck."""
@@ -316,7 +316,10 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
     def preference(self, cycle: Cycle, rows: npt.NDArray[np.intp]) -> Ints | None:
         """A node where the volumes fit more surely, whatever pools the driver chooses, is better."""
         notes: Notes = cycle.state[self.name]
-        return grades_at(notes.fit, notes.demand, rows) - np.int64(Grade.GUARANTEED)
+        made: list[MadeAt] = [(notes.provisioning, slice(None))]
+        if not notes.is_plain:
+            made = [(found, places) for found, places, _ in notes.fit.provisioning_demands(notes.demand, rows)]
+        return grades_at(notes.fit, made, rows) - np.int64(Grade.GUARANTEED)
 
     # -- Reserve and PreBind ------------------------------------------------------------------------------------------
 
@@ -341,7 +344,8 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         if self._scores is not None and (plan.static or any(each.capacity for each in plan.provisions)):
             self._scored["static" if plan.static else "dynamic"] += 1
         if notes.fit.may_differ(notes.provisioning):
-            plan = plan._replace(sequences=tuple(sequences_at(notes.fit, notes.demand, row)))
+            wanted = notes.provisioning if notes.is_plain else notes.fit.made_at(notes.demand, row)[0]
+            plan = plan._replace(sequences=tuple(sequences_at(notes.fit, wanted, row)))
         notes.plan = plan
         try:
             notes.assumed = self._assume(cycle, notes.fit.holds, plan, node_name)

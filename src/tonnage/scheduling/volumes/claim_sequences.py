@@ -11,34 +11,37 @@ pods decided later do not block a claim that waits here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIStorageCapacity
-from tonnage.scheduling.cluster.columns import Ints
+from tonnage.scheduling.cluster.columns import Ints, Rows
 from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING, identity, members_of
 from tonnage.scheduling.volumes.capacity.reading import Question
 from tonnage.scheduling.volumes.capacity.shared_view import OwnedSizes
-from tonnage.scheduling.volumes.demand import ClaimSequence, Demand, counted_bytes
+from tonnage.scheduling.volumes.demand import ClaimSequence, counted_bytes
 from tonnage.scheduling.volumes.packing.claim_orders import next_claim, safe_order
 from tonnage.scheduling.volumes.packing.pool_fits import Sizes
 from tonnage.scheduling.volumes.packing.pool_grades import Grade
-from tonnage.scheduling.volumes.volume_fit import VolumeFit
+from tonnage.scheduling.volumes.volume_fit import ProvisioningDemand, VolumeFit
+
+MadeAt = tuple[ProvisioningDemand, Rows]
+"""What must be created, and where: places in the rows in question."""
 
 
-def grades_at(fit: VolumeFit, demand: Demand, rows: npt.NDArray[np.intp]) -> Ints:
+def grades_at(fit: VolumeFit, made: Sequence[MadeAt], rows: npt.NDArray[np.intp]) -> Ints:
     """The grade of each row; all rows hold the volumes. ORDERED is returned as POSSIBLE if any row is GUARANTEED."""
-    found = _grades(fit, demand, rows, with_order=False)
-    return found if found.max() >= Grade.GUARANTEED else _grades(fit, demand, rows, with_order=True)
+    found = _grades(fit, made, rows, with_order=False)
+    return found if found.max() >= Grade.GUARANTEED else _grades(fit, made, rows, with_order=True)
 
 
-def _grades(fit: VolumeFit, demand: Demand, rows: npt.NDArray[np.intp], *, with_order: bool) -> Ints:
+def _grades(fit: VolumeFit, made: Sequence[MadeAt], rows: npt.NDArray[np.intp], *, with_order: bool) -> Ints:
     lowest: Ints = np.full(len(rows), Grade.GUARANTEED, dtype=np.int64)
-    for provisioning, places, _ in fit.provisioning_demands(demand, rows):
+    for provisioning, places in made:
         for unit in provisioning.units:
             if fit.has_grades(unit):
                 objects = fit.index.of(unit.class_name)
@@ -51,9 +54,8 @@ class NoLongerFits(Exception):  # an answer, not an error
     """The unsent claims of a group no longer fit; none of them was sent."""
 
 
-def sequences_at(fit: VolumeFit, demand: Demand, row: int) -> Iterator[ClaimSequence]:
+def sequences_at(fit: VolumeFit, provisioning: ProvisioningDemand, row: int) -> Iterator[ClaimSequence]:
     """The groups whose claims must be sent one after the other on a row. Must be called before they are assumed."""
-    provisioning, _ = fit.made_at(demand, row)
     storage, node_name = fit.cluster.storage, fit.cluster.name(row)
     for place, unit in enumerate(provisioning.units):
         if not fit.has_grades(unit):

@@ -18,6 +18,7 @@ from tonnage.objects.storage_v1 import CSIStorageCapacity, StorageClass
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.framework import Status
 from tonnage.scheduling.volumes.capacity.class_capacity import identity, member_of
+from tonnage.scheduling.volumes.capacity.reading import Question
 from tonnage.scheduling.volumes.demand import Demand, counted_bytes, demand_of, sorted_claims
 from tonnage.scheduling.volumes.volume_fit import NO_ROOM, NO_SPACE, NO_VOLUME, VolumeFit
 
@@ -110,7 +111,8 @@ def _first_choice(fit: VolumeFit, class_name: str, parts: Mapping[int, _Part], n
         ):
             return False
         asked = fit.provisioning_demand([claim for part in group for claim in part])
-        return objects.fits_at(fit.policy, asked.units[0].sizes, number, fit.own_claims(asked, 0))
+        sizes, own = asked.units[0].sizes, fit.own_claims(asked, 0)
+        return bool(objects.reading(fit.policy).says_one(Question.FITS, sizes, number, own))
 
     def rank(owner: int) -> tuple[bool, int]:
         sizes = (counted_bytes(each, fit.cluster.storage, is_rebuild=each.is_bound) for each in parts[owner])

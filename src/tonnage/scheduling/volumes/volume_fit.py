@@ -27,7 +27,7 @@ from tonnage.objects.node_selectors import TopologySelectorTerm
 from tonnage.objects.size_rules import rules_of
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster, in_topology
-from tonnage.scheduling.cluster.columns import Rows, row_count, row_numbers
+from tonnage.scheduling.cluster.columns import Rows, count, row_count, row_numbers
 from tonnage.scheduling.configuration.plugin_args import PoolFit, StorageCapacityArgs
 from tonnage.scheduling.judgement import SEARCH_ENDED, Bits
 from tonnage.scheduling.volumes.capacity.class_capacity import (
@@ -206,7 +206,7 @@ class VolumeFit:
         for place, unit in enumerate(provisioning.units):
             own, undecided = self.own_claims(provisioning, place), self.index.search.undecided
             fits = self.index.of(unit.class_name).fits(self.policy, unit.sizes, rows, own)
-            if not fits.all():
+            if count(fits) < len(fits):
                 bits[~fits] = _SPACE
             if self.index.search.undecided != undecided:
                 self._tell_undecided(unit, own, rows, np.flatnonzero(~fits), bits)

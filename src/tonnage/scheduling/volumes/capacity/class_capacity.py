@@ -135,14 +135,12 @@ class ClassCapacity:
         self, policy: CapacityPolicy, sizes: Sizes, row: int, own: Collection[Key] = (), *, is_scored: bool = False
     ) -> int:
         """`choices` for one row, without arrays."""
-        fitting = (number for number in self.numbers_at(row) if self.fits_at(policy, sizes, number, own))
-        if is_scored and policy.scores_best and len(self.layers) > 1:
-            return max(fitting, key=self.reading(policy).scored_by_object(own).item, default=NOTHING)
-        return next(fitting, NOTHING)
-
-    def fits_at(self, policy: CapacityPolicy, sizes: Sizes, number: int, own: Collection[Key] = ()) -> bool:
-        """True if one object holds the group."""
-        return self.reading(policy).says_one(Question.FITS, sizes, number, own) > Grade.NONE
+        reading = self.reading(policy)
+        numbers = self.numbers_at(row)
+        fitting = [number for number in numbers if reading.says_one(Question.FITS, sizes, number, own)]
+        if is_scored and policy.scores_best and len(fitting) > 1:
+            return max(fitting, key=reading.scored_by_object(own).item)
+        return fitting[0] if fitting else NOTHING
 
     # -- asking about all objects -------------------------------------------------------------------------------------
 

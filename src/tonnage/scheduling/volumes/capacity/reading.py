@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import IntEnum, auto
 from typing import Final
 
 import numpy as np
@@ -54,6 +54,7 @@ REMEMBERED: Final = 32
 _FEW: Final = 16
 """Up to this many objects are judged one by one: a dozen array operations cost more."""
 _UNKNOWN: Final = -1
+_GRADES: Final = tuple(Grade)
 _NO_CLAIM: Final = -1
 _COLUMNS: Final = np.dtype(
     [
@@ -95,7 +96,7 @@ class CapacityPolicy:
     """If several objects of a class fit, score the one with the most free bytes, not the first."""
 
 
-class Question(Enum):
+class Question(IntEnum):  # half of every memo's key: numbers have a hash without a call
     """A question to an object about a group of claims. The answer is a grade; for the FITS ones, NONE means no."""
 
     FITS = auto()
@@ -224,7 +225,7 @@ class Reading:
             found = self._verdict(question, sizes, number, self.held.get(number, ()))
             if self.search.undecided == undecided:
                 answers[number] = found
-        return Grade(found)
+        return _GRADES[found]
 
     @property
     def scored(self) -> Ints:

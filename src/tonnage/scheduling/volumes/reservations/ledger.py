@@ -83,9 +83,9 @@ class Ledger(PromiseBook):
         """Siblings share their promises: a claim counts once, with the largest promise on any of them."""
         promised: dict[Key, int] = {}
         for uid in map(identity, members):
-            for key, size in self.promises(uid).items():
-                if key not in own:
-                    promised[key] = max(size, promised.get(key, 0))
+            for each in self._charged_with(uid):
+                if each.key not in own:
+                    promised[each.key] = max(each.charged[uid], promised.get(each.key, 0))
         return descending(promised.values())
 
     def own_claims(self, claims: Iterable[PersistentVolumeClaim], group: Iterable[PersistentVolumeClaim]) -> list[Key]:
