@@ -6,6 +6,7 @@ import pytest
 
 from tonnage.objects.resources import RESOURCES
 from tonnage.roles import OWN_NAMESPACE, PROGRAMS, account_of, documents_of, rights_of, rules_of
+from tonnage.whatif.scheduler_memory import ASSUMED, NOMINATIONS, RESERVATIONS
 
 ELSEWHERE = {
     ("local.openebs.io", "lvmnodes"),
@@ -48,6 +49,12 @@ def test_every_role_is_bound_to_the_programs_account_and_to_nobody_else(program:
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_every_rule_has_a_reason(program: str) -> None:
     assert all(rule.reason for rule in rules_of(program))
+
+
+@pytest.mark.parametrize("program", ["dashboard", "reader"])
+def test_who_shows_a_cluster_may_ask_the_scheduler_what_only_it_knows(program: str) -> None:
+    allowed = {url for rule in rules_of(program) if rule.verbs == ("get",) for url in rule.urls}
+    assert allowed >= {RESERVATIONS, ASSUMED, NOMINATIONS}
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
