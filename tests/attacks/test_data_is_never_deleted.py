@@ -93,7 +93,7 @@ def test_a_folder_that_was_never_a_drivers_is_refused(state: Path):
     state.chmod(0o700)
     (state / "photos" / "precious.jpg").write_text("precious")
     for _ in range(2):
-        with pytest.raises(StateFolderError, match=r"photos/precious\.jpg was not made by this driver"):
+        with pytest.raises(StateFolderError, match=r"this driver did not make photos/precious\.jpg"):
             driver_at(state)
     assert sorted(path.name for path in state.iterdir()) == [".lock", "photos"]
 
@@ -543,7 +543,7 @@ async def test_quarantine_never_takes_what_has_a_record_and_never_beside_a_drive
     driver.close()
     named = run(csi_driver_quarantine, ["--state-dir", str(state), str(kept)])
     assert isinstance(named.exception, TonnageError)
-    assert "is nothing that lies in a pool" in named.exception.message
+    assert "is not in a pool of " in named.exception.message
     # A delete that died: its volume is put back first, and is no stranger's.
     lost.rename(lost.with_name(f".{TOKEN}"))
     intent(state, "remove", lost.name)

@@ -33,5 +33,5 @@ def test_a_folder_without_them_has_none(tmp_path):
 @pytest.mark.parametrize("text", ["", "[]", '{"scheduler": 7}', '{"scheduler": {"url": 7}}', '{"scheduler": {}}'])
 def test_a_broken_file_is_named(tmp_path, text):
     (tmp_path / "endpoints.json").write_text(text)
-    with pytest.raises(TonnageError, match=r"endpoints\.json does not tell where programs are served"):
+    with pytest.raises(TonnageError, match=r"endpoints\.json does not say where programs are served"):
         read_endpoints(tmp_path)

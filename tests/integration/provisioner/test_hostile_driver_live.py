@@ -59,7 +59,7 @@ USELESS: dict[str, tuple[Callable[[csi.Volume], None], str]] = {
     "a place too long for a label": (placed(**{KEY: "x" * 64}), "error saving volume "),
     "less than nothing": (told_size(-GI), "created volume capacity -1073741824 less than requested "),
     "a byte too little": (told_size(GI - 1), "created volume capacity 1073741823 less than requested "),
-    "2 MB of context": (told_context(2_000_000), "the driver tells 20001"),
+    "2 MB of context": (told_context(2_000_000), "the driver describes the volume in 20001"),
 }
 
 

@@ -313,7 +313,7 @@ MISTAKES: list[tuple[Any, str, str | None]] = [
     (
         config(user={"exec": {**EXEC, "apiVersion": "client.authentication.k8s.io/v1alpha1"}}),
         'users[u].exec.apiVersion: "client.authentication.k8s.io/v1alpha1" is not known',
-        "use client.authentication.k8s.io/v1 or client.authentication.k8s.io/v1beta1; most plugins are told by a flag "
+        "use client.authentication.k8s.io/v1 or client.authentication.k8s.io/v1beta1; most plugins choose it by a flag "
         "or by their version",
     ),
     (

@@ -113,7 +113,7 @@ def test_of_a_workload_without_end_the_first_pods_are_looked_at_and_a_warning_sa
     workload = find_workload(workload_name("sts/shop/db"), (*state.objects, *state.workloads), state.source)
     assert len(WorkloadExpander(state, creation, warnings).expand(workload).missing) == 1000
     assert warnings == [
-        "StatefulSet shop/db asks for 2,147,483,647 more pods, of which the first 1,000 are looked at; tonnage fit "
+        "StatefulSet shop/db asks for 2,147,483,647 more pods, of which the first 1,000 are explained; tonnage fit "
         "counts how many fit"
     ]
 

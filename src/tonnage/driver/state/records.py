@@ -187,8 +187,10 @@ def _read(path: Path, kind: type[R]) -> R | None:
         record = msgspec.json.decode(read_own(path), type=kind)
         if record.id != path.stem or not is_contents_id(record.id):
             raise ValueError(f'it is the record of "{record.id}"')
-        if not is_node_id(record.node) or record.pool < 0 or record.size_bytes < 0:
-            raise ValueError(f'there is no place "{record.node}", pool {record.pool}, for {record.size_bytes} bytes')
+        if not is_node_id(record.node) or record.pool < 0 or record.capacity_bytes < 0:
+            raise ValueError(
+                f'there is no place "{record.node}", pool {record.pool}, for {record.capacity_bytes} bytes'
+            )
     except FileNotFoundError:
         return None
     except (OSError, ValueError, msgspec.MsgspecError, NotOurs) as exc:
