@@ -101,6 +101,12 @@ ANNOTATIONS = [
         "which sizes the driver makes: `step=1Mi,step=1Gi,above=1Gi`, `minimum=`, `block-minimum=`, `overhead=`, `extent=`, `strict` ([how](../concepts/pools.md))",
     ),
     Name(
+        "tonnage.dev/free-volumes",
+        "CSIStorageCapacity",
+        "`tonnage pools`",
+        "how many volumes can still be made from the object, whatever their sizes: a whole number; without it any number",
+    ),
+    Name(
         "tonnage.dev/pool-ids",
         "CSIStorageCapacity",
         "`tonnage pools`",

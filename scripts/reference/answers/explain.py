@@ -71,6 +71,7 @@ class ClaimAnswer(Answer):
     capacity_group: str | UnsetType = UNSET
     size: Quantity | UnsetType = UNSET
     maximum_volume_size: Quantity | UnsetType = UNSET
+    free_volumes: Annotated[int, Meta(description="volumes that can still be made, if limited")] | UnsetType = UNSET
     takes: Takes | UnsetType = UNSET
     grade: Literal["guaranteed", "ordered", "possible", "none"] | UnsetType = UNSET
     pool_policy: str | UnsetType = UNSET

@@ -45,6 +45,8 @@ POOL_POLICIES = ("most-free", "best-fit", "first-fit", "random", "unknown")
 """Values of `POOL_POLICY`. A scheduler treats the last two alike: any pool with room."""
 SIZE_RULES = "tonnage.dev/size-rules"
 """Annotation of a StorageClass, "step=1Mi,step=1Gi,above=1Gi": the sizes that its driver makes (`size_rules.py`)."""
+FREE_VOLUMES = "tonnage.dev/free-volumes"
+"""Annotation of a capacity object, "12": how many volumes can still be made from it, whatever their sizes."""
 POOL_IDS = "tonnage.dev/pool-ids"
 """Annotation of a capacity object, "vg1,vg2": an id for each of its pools, in their order. Pools of one id, driver and
 topology are one pool."""

@@ -33,6 +33,8 @@ class NodePools:
     """When the source's object was last written, by the server's clock; None if unknown."""
     largest_bytes: int | None = None
     """The largest volume that can be created, if that is less than the largest pool."""
+    free_volumes: int | None = None
+    """How many volumes can still be created, whatever their sizes; None if the source does not say."""
 
     @property
     def largest_first(self) -> list[Pool]:

@@ -24,6 +24,7 @@ from tonnage.objects.storage_v1 import (
     AVAILABLE_CAPACITIES,
     CAPACITY_GROUP,
     CHECK_CAPACITY,
+    FREE_VOLUMES,
     POOL_IDS,
     POOL_POLICY,
     POOLS_CHECKED_AT,
@@ -39,7 +40,15 @@ from tonnage.pools.class_pools import ClassPools, NodePools
 from tonnage.pools.settings import KeepFree
 from tonnage.quantity import Quantity
 
-OURS: Final = (AVAILABLE_CAPACITIES, POOL_IDS, POOLS_SOURCE, POOLS_OBSERVED_AT, POOLS_CHECKED_AT, POOLS_STALE_SINCE)
+OURS: Final = (
+    AVAILABLE_CAPACITIES,
+    FREE_VOLUMES,
+    POOL_IDS,
+    POOLS_SOURCE,
+    POOLS_OBSERVED_AT,
+    POOLS_CHECKED_AT,
+    POOLS_STALE_SINCE,
+)
 """The annotations of a capacity object that this program keeps, all of them or none."""
 OF_CLASSES: Final = (POOL_POLICY, CAPACITY_GROUP, SIZE_RULES, CHECK_CAPACITY, VOLUME_COPIES)
 _SEPARATORS: Final = re.compile(r"[\s,]+")
@@ -84,6 +93,8 @@ def wanted_of(
     ids = [_SEPARATORS.sub("_", each.identity) for each in pools]
     if ids and len(set(ids)) == len(ids):
         wanted[POOL_IDS] = ",".join(ids)
+    if found.free_volumes is not None:
+        wanted[FREE_VOLUMES] = str(found.free_volumes)
     if found.observed_at is not None:
         wanted[POOLS_OBSERVED_AT] = _text(found.observed_at)
     ours = ours_of(capacity)

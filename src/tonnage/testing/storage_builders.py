@@ -16,6 +16,7 @@ from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.core_v1.persistent_volume import BIND_COMPLETED, SELECTED_NODE
 from tonnage.objects.storage_v1 import (
     CAPACITY_GROUP,
+    FREE_VOLUMES,
     POOL_IDS,
     POOL_POLICY,
     SIZE_RULES,
@@ -169,6 +170,7 @@ def capacity(
     name: str = "",
     pools: Iterable[str] = (),
     pool_ids: str = "",
+    free_volumes: int | str | None = None,
     maximum: str | None = None,
     topology: Doc | None = None,
     namespace: str = "kube-system",
@@ -176,11 +178,14 @@ def capacity(
 ) -> CSIStorageCapacity:
     """Capacity for a class on one node, or by `topology` (a label selector); with neither it reaches no node.
 
-    `pool_ids`: an id for each of the `pools`, with commas between them.
+    `pool_ids`: an id for each of the `pools`, with commas between them. `free_volumes`: how many can
+    still be made.
     """
     if node is not None:
         topology = {"matchLabels": {"kubernetes.io/hostname": node}}
     more = dict(metadata or {})
+    if free_volumes is not None:
+        more["annotations"] = {**more.get("annotations", {}), FREE_VOLUMES: str(free_volumes)}
     if pool_ids:
         more["annotations"] = {**more.get("annotations", {}), POOL_IDS: pool_ids}
     said = {

@@ -41,6 +41,7 @@ from tonnage.scheduling.volumes.explain.account_entries import (
     Supply,
     amount,
     amounts,
+    more_volumes,
     placed_badly,
 )
 from tonnage.scheduling.volumes.packing.pool_fits import UNBOUNDED
@@ -141,6 +142,8 @@ def _cells(each: ClaimAccount) -> tuple[str, ...]:
     pools = amounts(supply.room.shown_pools)
     if supply.room.claim_limit < UNBOUNDED:
         pools += f"{', ' if pools else ''}volumes up to {amount(supply.room.claim_limit)}"
+    if supply.room.slots < UNBOUNDED:
+        pools += f"{', ' if pools else ''}{more_volumes(supply.room.slots)}"
     policy, slots = supply.pool_policy, f"{each.slots.used}/{each.slots.limit}" if each.slots is not None else ""
     return (each.kind, supply.group, pools, policy, _takes(each), supply.grade, _held(each), slots, each.claim)
 

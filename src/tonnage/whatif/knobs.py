@@ -29,6 +29,7 @@ from tonnage.whatif.node_copies import (
     with_more_in,
     with_more_room,
     with_more_slots,
+    with_one_more_volume,
 )
 from tonnage.whatif.page import count_text
 
@@ -278,9 +279,11 @@ def _room(volume: PersistentVolume, node: Node, objects: Sequence[Object]) -> Se
             classes = {found.name: found for found in objects if isinstance(found, StorageClass)}
             sharing, size = sharing_pools(each, objects), volume_bytes(volume, classes.get(volume.class_name))
             if ids := ids_largest_first(each):
-                return [with_more_in(pool, size, each, objects) for pool in ids]
-            return [
-                [with_more_room(one, size, as_pool=False, number=number) for one in sharing]
-                for number in range(max(1, len(listed_pools(each))))
-            ]
+                found = [with_more_in(pool, size, each, objects) for pool in ids]
+            else:
+                found = [
+                    [with_more_room(one, size, as_pool=False, number=number) for one in sharing]
+                    for number in range(max(1, len(listed_pools(each))))
+                ]
+            return [[with_one_more_volume(one) for one in roomier] for roomier in found]
     return [[]]

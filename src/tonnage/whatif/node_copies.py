@@ -17,6 +17,7 @@ from tonnage.objects.node_selectors import NodeSelector
 from tonnage.objects.selectors import InvalidSelector, LabelSelector, Requirement
 from tonnage.objects.storage_v1 import (
     AVAILABLE_CAPACITIES,
+    FREE_VOLUMES,
     POOL_IDS,
     CSINode,
     CSIStorageCapacity,
@@ -25,7 +26,7 @@ from tonnage.objects.storage_v1 import (
 )
 from tonnage.quantity import Quantity
 from tonnage.scheduling.volumes.capacity.pool_ids import pool_ids_of
-from tonnage.scheduling.volumes.capacity.pools import free_bytes, listed_pools, told_pools
+from tonnage.scheduling.volumes.capacity.pools import free_bytes, free_volumes, listed_pools, told_pools
 from tonnage.scheduling.volumes.demand import volume_bytes
 
 _NEW_POOL: Final = "one-more-pool"
@@ -107,8 +108,17 @@ def emptied(node: Node, objects: Iterable[Object]) -> list[Object]:
                 if ids
                 else [with_more_room(each, size, as_pool=False) for each in sharing]
             )
-            own.update(((type(each), each.key), each) for each in roomier)
+            own.update(((type(each), each.key), with_one_more_volume(each)) for each in roomier)
     return list(own.values())
+
+
+def with_one_more_volume(capacity: CSIStorageCapacity) -> CSIStorageCapacity:
+    """An object that can make one volume more, if it tells a limit."""
+    if (told := free_volumes(capacity)) is None:
+        return capacity
+    annotations = {**capacity.metadata.annotations, FREE_VOLUMES: str(told + 1)}
+    metadata = msgspec.structs.replace(capacity.metadata, annotations=annotations)
+    return msgspec.structs.replace(capacity, metadata=metadata)
 
 
 def volumes_on(node: Node, objects: Iterable[Object]) -> list[PersistentVolume]:
@@ -218,7 +228,7 @@ def shape_of(objects: Iterable[Object]) -> tuple[Any, ...]:
             taints = sorted((taint.key, taint.effect) for taint in each.spec.taints)
             found.append((sorted(labels.items()), sorted(amounts.items()), taints))
         elif isinstance(each, CSIStorageCapacity):
-            found.append((each.storage_class_name, listed_pools(each), free_bytes(each)))
+            found.append((each.storage_class_name, listed_pools(each), free_bytes(each), free_volumes(each)))
         elif isinstance(each, CSINode):
             found.append(sorted((driver.name, driver.allocatable.count or -1) for driver in each.spec.drivers))
     return tuple(map(str, found))

@@ -69,7 +69,10 @@ class Story:
             case 2 | 3 | 4:
                 pools = [f"{rng.randint(2, 20)}Gi" for _ in range(rng.randint(1, 2 + step // 8))]
                 maximum = rng.choice((None, None, "8Gi"))
-                made = self.objects[number] = capacity(name=f"object-{number}", node="a", pools=pools, maximum=maximum)
+                most = rng.choice((None, None, rng.randint(0, 6)))
+                made = self.objects[number] = capacity(
+                    name=f"object-{number}", node="a", pools=pools, maximum=maximum, free_volumes=most
+                )
                 self.reading.write(number, made)
             case _ if known is not None:
                 self.promised[known.name] = self.sizes(3, 8) if rng.random() < 0.8 else ()

@@ -36,8 +36,9 @@ def some_world(rng: random.Random) -> list[Object]:
                 {},
             ]
         )
+        most = rng.choice((None, None, rng.randint(0, 4)))
         where: dict[str, Any] = {"topology": {}} if rng.random() < 0.2 else {"node": rng.choice(names)}
-        found.append(capacity(rng.choice(CLASSES), name=f"o{number}", **where, **form))
+        found.append(capacity(rng.choice(CLASSES), name=f"o{number}", free_volumes=most, **where, **form))
     for number in range(rng.randint(0, 2)):
         found.append(volume(f"free-{number}", f"{rng.randint(1, 12)}Gi", on=rng.choice(names)))
     for each in range(4):

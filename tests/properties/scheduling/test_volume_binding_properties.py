@@ -74,6 +74,8 @@ class StorageCluster:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
+        self.limits = random.Random(seed)
+        """For the numbers of free volumes."""
         self.homes = random.Random(seed)
         unit = self.rng.choice(UNITS)
         self.sizes, self.rooms = [f"{size}{unit}" for size in SIZES], [f"{room}{unit}" for room in ROOMS]
@@ -175,11 +177,13 @@ class StorageCluster:
         if rng.random() < 0.3:
             text = rng.choice((",".join(rng.choices(self.rooms, k=2)), "3Gi,lots"))
             annotations = {"annotations": {twins.POOLS: text}}
+        most = self.limits.choice([0, 1, 2, 3, 4, "few", *[None] * 14])
         made = capacity(
             of_class,
             free=rng.choice([*self.rooms, None]),
             maximum=rng.choice([*self.rooms, *[None] * 7]),
             pools=pools,
+            free_volumes=most,
             topology=topology,
             name=name or rng.choice(OBJECTS),
             metadata=annotations,
@@ -211,6 +215,7 @@ class StorageCluster:
             old.storage_class_name,
             free=rng.choice(self.rooms),
             pools=pools,
+            free_volumes=self.limits.choice([1, 2, 3, *[None] * 6]),
             name=old.name,
             topology=_doc(old.node_topology),
         )
@@ -707,11 +712,13 @@ def test_beside_promises_a_group_fits_if_it_does_whatever_the_driver_picks(seed:
         cluster.put_node(node(f"n{row}"))
         promised = [rng.randint(1, 5) for _ in range(rng.randint(0, 3))]
         pools = [str(rng.randint(1, 12)) for _ in range(rng.randint(1, 3))]
+        most = rng.choice((None, None, rng.randint(0, 6)))
         if rng.random() < 0.3:
             maximum = rng.choice((None, str(rng.randint(1, 8))))
-            rooms.append((capacity("fast", f"n{row}", str(rng.randint(1, 20)), maximum=maximum), promised))
+            free = str(rng.randint(1, 20))
+            rooms.append((capacity("fast", f"n{row}", free, maximum=maximum, free_volumes=most), promised))
         else:
-            rooms.append((capacity("fast", f"n{row}", pools=pools), promised))
+            rooms.append((capacity("fast", f"n{row}", pools=pools, free_volumes=most), promised))
         storage.put(rooms[-1][0])
         for number, size in enumerate(promised):
             storage.put(claim(f"of-{row}-{number}", str(size), selected_node=f"n{row}"))

@@ -322,9 +322,17 @@ def holds(rules: Rules, members: Sequence[CSIStorageCapacity], sizes: Sequence[i
     pools: Pools = tuple(min(each) for each in zip(*(sorted(each, reverse=True) for each, _ in rooms), strict=False))
     if max(sizes) > min(largest for _, largest in rooms):
         return False
+    if len(sizes) + len(promised) > min(most_volumes(each) for each in members):
+        return False
     if rules.must_be_sure:
         return cannot_go_wrong(pools, (*sizes, *promised))
     return all(is_packed(state, sizes) for state in after(pools, tuple(promised)))
+
+
+def most_volumes(capacity: CSIStorageCapacity) -> float:
+    """How many volumes can still be made from an object."""
+    text = capacity.metadata.annotations.get("tonnage.dev/free-volumes", "")
+    return int(text) if text.isdecimal() else inf
 
 
 def room_of(rules: Rules, capacity: CSIStorageCapacity, promised: Sequence[int]) -> tuple[Pools, float]:

@@ -388,6 +388,21 @@ def test_thin_volumes_need_a_thin_pool() -> None:
     assert gibs(told(HWAMEISTOR, node, thin="true", **SSD).by_node["node-1"]) == []
 
 
+@pytest.mark.parametrize("thin", ["true", ""])
+def test_a_pool_of_hwameistor_tells_how_many_volumes_it_still_takes(thin: str) -> None:
+    """checkPoolVolumeCount in member/node/storage/validator.go refuses at FreeVolumeCount 0; `predicate` in
+    member/controller/scheduler/resources.go refuses more volumes than are left."""
+    pools = {most: pool("100Gi", free="10Gi", volumes_left=most, thin=thin_pool("50Gi", "1", 0)) for most in (3, 1, 0)}
+    nodes = [storage_node(f"node-{most}", SSD=each) for most, each in pools.items()]
+    found = told(HWAMEISTOR, *nodes, poolClass="SSD", replicaNumber="1", thin=thin)
+    assert {name: each.free_volumes for name, each in found.by_node.items()} == {
+        "node-3": 3,
+        "node-1": 1,
+        "node-0": None,  # it has no pool
+    }
+    assert found.by_node["node-0"].pools == ()
+
+
 def test_with_two_copies_another_node_must_have_the_room_too() -> None:
     sizes = {"node-1": 100, "node-2": 60, "node-3": 30}
     nodes = [storage_node(name, SSD=pool("1Ti", free=f"{size}Gi")) for name, size in sizes.items()]

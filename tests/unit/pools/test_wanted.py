@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
@@ -14,6 +15,7 @@ from tonnage.objects.meta import ObjectMeta
 from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.storage_v1 import (
     AVAILABLE_CAPACITIES,
+    FREE_VOLUMES,
     POOL_IDS,
     POOLS_CHECKED_AT,
     POOLS_OBSERVED_AT,
@@ -85,6 +87,15 @@ def test_pools_that_cannot_be_told_apart_have_no_ids_and_no_id_has_a_comma() -> 
     assert POOL_IDS not in wanted(NodePools((Pool("a", 1), Pool("a", 2))))
     assert wanted(NodePools((Pool("a, b", 1),)))[POOL_IDS] == "a_b"
     assert POOL_IDS not in wanted(NodePools(()))
+
+
+def test_how_many_volumes_are_free_is_told_if_the_source_tells_it() -> None:
+    assert FREE_VOLUMES not in wanted(node_pools(20))
+    told = wanted(replace(node_pools(20), free_volumes=3))
+    assert told[FREE_VOLUMES] == "3"
+    has_it = capacity({**told, FREE_VOLUMES: "4"})
+    assert wanted(replace(node_pools(20), free_volumes=3), has_it)[FREE_VOLUMES] == "3"
+    assert set(ours_of(has_it)) >= {FREE_VOLUMES}
 
 
 def test_that_the_source_was_looked_at_is_written_now_and_then_and_with_every_other_change() -> None:

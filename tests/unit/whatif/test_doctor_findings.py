@@ -214,6 +214,10 @@ TRUE_AND_NOT: Final[dict[str, tuple[Cluster, Cluster]]] = {
         cluster(*MISSING_DRIVER, volume("pv", "1Gi", on="n1", claim="default/data")),
         cluster(*MISSING_DRIVER, volume("pv", "1Gi", claim="default/data")),
     ),
+    "free-volumes-unreadable": (
+        cluster(*base(), capacity("fast", "n1", pools=["1Gi"], free_volumes="few", name="odd")),
+        cluster(*base(), capacity("fast", "n1", pools=["1Gi"], free_volumes=3, name="odd")),
+    ),
     "pool-ids-unreadable": (
         cluster(*base(), capacity("fast", "n1", pools=["1Gi", "2Gi"], pool_ids="a", name="odd")),
         cluster(*base(), capacity("fast", "n1", pools=["1Gi", "2Gi"], pool_ids="a,b", name="odd")),

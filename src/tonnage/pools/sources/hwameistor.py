@@ -5,7 +5,7 @@ controller's `predicate` (member/controller/scheduler/resources.go) and the agen
 
     thick    the size, in extents of 4Mi, is at most freeCapacityBytes
     thin     `thin: "true"`: at most int(thinPool.size * overProvisionRatio) - thinPool.totalProvisionedSize
-    both     at most volumeCapacityBytesLimit, and freeVolumeCount is not 0; only Ready nodes
+    both     at most volumeCapacityBytesLimit, and as many volumes as freeVolumeCount; only Ready nodes
 
 With several copies the pod's node has one, and all volumes of a pod have theirs on the same other nodes
 (LocalVolumeGroup): the room of a node is at most that of the roomiest others.
@@ -53,7 +53,8 @@ class HwameiStor(PoolSource):
                 problems.append(f"pool {name} of node {node} does not say how much is free")
                 continue
             limit = bytes_of(dig(doc, "status", "pools", name, "volumeCapacityBytesLimit"))
-            by_node[node] = NodePools(found, written_at(doc), limit)
+            count = max(number_of(dig(doc, "status", "pools", name, "freeVolumeCount")), 0)
+            by_node[node] = NodePools(found, written_at(doc), limit, count if found else None)
         if copies > 1:
             by_node = {node: _with_copies(node, by_node, copies) for node in by_node}
         return ClassPools.of(by_node, "", problems, copies=copies)

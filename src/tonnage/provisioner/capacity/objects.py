@@ -31,6 +31,7 @@ from tonnage.objects.node_selectors import NodeSelectorTerm
 from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.storage_v1 import (
     AVAILABLE_CAPACITIES,
+    FREE_VOLUMES,
     INCLUDED_CLAIMS,
     INCLUDED_UNTIL,
     POOL_IDS,
@@ -176,7 +177,7 @@ MANAGED_BY: Final = "csi.storage.k8s.io/managed-by"
 MANAGER: Final = "external-provisioner"
 NAME_PREFIX: Final = "csisc-"
 
-_KEPT: Final = (POOL_IDS, POOLS_SOURCE, POOLS_OBSERVED_AT, POOLS_CHECKED_AT, POOLS_STALE_SINCE)
+_KEPT: Final = (POOL_IDS, FREE_VOLUMES, POOLS_SOURCE, POOLS_OBSERVED_AT, POOLS_CHECKED_AT, POOLS_STALE_SINCE)
 """Annotations of `tonnage pools` on an object whose pools it keeps."""
 _MAX_LABEL: Final = 63
 _MOST_BYTES: Final = (1 << 63) - 1

@@ -26,7 +26,14 @@ from typing import Any, Final
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod, class_name_in, is_out_of_use
 from tonnage.objects.selectors import LabelSelector
-from tonnage.objects.storage_v1 import SIZE_RULES, CSIDriver, CSINode, CSIStorageCapacity, StorageClass
+from tonnage.objects.storage_v1 import (
+    FREE_VOLUMES,
+    SIZE_RULES,
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    StorageClass,
+)
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import either
@@ -175,6 +182,8 @@ def after_pools_change(
     if old is None or not _may_use(pod, new.storage_class_name):
         return SKIP
     if listed_pools(old) != listed_pools(new) or _is_more(_sum(old), _sum(new)):
+        return QUEUE
+    if new.metadata.annotations.get(FREE_VOLUMES) != old.metadata.annotations.get(FREE_VOLUMES):
         return QUEUE
     # Where pools are listed, removing the maximum lifts a limit.
     return QUEUE if old.maximum_volume_size is not None and new.maximum_volume_size is None else SKIP

@@ -49,15 +49,17 @@ class SharedRooms:
         rooms = [self._room(each, descending(least[pool] for pool in pool_ids_of(each))) for each in members]
         if not all(room.is_known for room in rooms):
             return NO_ROOM
+        slots = min(room.slots for room in rooms)
         if len({frozenset(pool_ids_of(each)) for each in members}) == 1:
             return rooms[0]._replace(
                 claim_limit=min(room.claim_limit for room in rooms),
                 keeps=max(room.keeps for room in rooms),
                 pools=min(room.pools for room in rooms),
+                slots=slots,
             )
         kept = max(room.keeps for room in rooms)
         pools = {pool for each in members for pool in pool_ids_of(each)}
-        return Room(descending(least[pool] - kept for pool in pools), keeps=kept)
+        return Room(descending(least[pool] - kept for pool in pools), keeps=kept, slots=slots)
 
     def held(self, joined: CSIStorageCapacity, own: Collection[Key]) -> Held:
         """The holds on an object, on those that it is joined of, and on those with exactly the same pools."""

@@ -35,9 +35,11 @@ from tonnage.objects.storage_v1 import (
 from tonnage.quantity import Quantity
 from tonnage.scheduling.volumes.capacity.pool_ids import problem_with_pool_ids
 from tonnage.scheduling.volumes.capacity.pools import (
+    FREE_VOLUMES_REMEDY,
     free_bytes,
     listed_pools,
     problem_with_annotated_pools,
+    problem_with_free_volumes,
     rebuilds_volumes,
     volume_limit,
 )
@@ -299,6 +301,13 @@ def _of_one(facts: Facts, capacity: CSIStorageCapacity) -> Iterator[Finding]:
             capacity,
             f"the ids of its pools are ignored, and pools that it shares with other classes count twice: {problem}",
             "find out who writes it; tonnage pools writes one id for each pool",
+            driver=driver,
+        )
+    if problem := problem_with_free_volumes(capacity):
+        yield CATALOGUE["free-volumes-unreadable"].about(
+            capacity,
+            f"its number of free volumes is ignored, and volumes count by their bytes alone: {problem}",
+            FREE_VOLUMES_REMEDY,
             driver=driver,
         )
     if problem := problem_with_annotated_pools(capacity):

@@ -69,9 +69,9 @@ _NAMES: Final = {
         api-server-too-old attach-limit-exceeded attach-limit-on-some-nodes attach-limit-zero attach-refused
         capacity-group-alone capacity-missing-on-node capacity-nil-topology capacity-not-checked
         capacity-not-published capacity-of-missing-class capacity-reaches-no-node capacity-says-nothing capacity-stale
-        claim-of-missing-class class-without-driver classes-share-disks driver-unregistered immediate-binding
-        kind-not-listed permission-advised pods-pending pods-would-become-pending pool-ids-unreadable
-        pool-policy-unreadable pools-stale
+        claim-of-missing-class class-without-driver classes-share-disks driver-unregistered
+        free-volumes-unreadable immediate-binding kind-not-listed permission-advised pods-pending
+        pods-would-become-pending pool-ids-unreadable pool-policy-unreadable pools-stale
         rebuild-stuck rebuilding-needs-gate selected-node-gone size-rules-missing size-rules-unreadable
         thin-provisioning volumes-would-be-refused
     """,

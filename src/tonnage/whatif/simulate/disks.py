@@ -32,6 +32,7 @@ from tonnage.objects.requirements import Requirement
 from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.storage_v1 import (
     AVAILABLE_CAPACITIES,
+    FREE_VOLUMES,
     INCLUDED_CLAIMS,
     POOL_IDS,
     CSIStorageCapacity,
@@ -39,7 +40,7 @@ from tonnage.objects.storage_v1 import (
 )
 from tonnage.quantity import Quantity
 from tonnage.scheduling.volumes.capacity.pool_ids import pool_ids_of
-from tonnage.scheduling.volumes.capacity.pools import listed_pools, told_pools, volume_limit
+from tonnage.scheduling.volumes.capacity.pools import free_volumes, listed_pools, told_pools, volume_limit
 from tonnage.whatif.creation import renewed
 
 PickPolicy = Literal["most-free", "best-fit", "first-fit", "random"]
@@ -94,6 +95,8 @@ class Disk:
     """By volume name: UIDs of the claims of volumes that were created here."""
     ids: list[str] = field(default_factory=list)
     """The ids of the pools, if they have ids."""
+    slots: dict[Key, int] = field(default_factory=dict)
+    """By capacity object that tells a limit: how many volumes can still be made in its pools."""
     numbers: dict[Key, list[int]] = field(default_factory=dict)
     """By capacity object with ids: its pools, in its order."""
 
@@ -117,7 +120,7 @@ class Disk:
         """Put a volume into a pool chosen by the policy, which keeps so much free; False when none has room. `within`:
         only these pools, by number."""
         numbers = range(len(self.pools)) if within is None else within
-        roomy = [number for number in numbers if self.pools[number] >= size_bytes + kept_bytes]
+        roomy = [n for n in numbers if self.pools[n] >= size_bytes + kept_bytes and self.takes_one_more(n)]
         if not roomy:
             return False
         if policy == "random":
@@ -133,6 +136,7 @@ class Disk:
         """Put a volume into the pool of this number, which must have room."""
         self.pools[number] -= size_bytes
         self.volumes[volume] = (number, size_bytes)
+        self._count(number, -1)
 
     def give(self, volume: str) -> bool:
         """Remove a volume; False if it was not here."""
@@ -146,7 +150,23 @@ class Disk:
         if number < 0:
             number = max(range(len(self.pools)), key=lambda each: self.pools[each])
         self.pools[number] += size_bytes
+        self._count(number, 1)
         return True
+
+    def takes_one_more(self, number: int) -> bool:
+        """False if an object of this pool takes no more volumes."""
+        return all(left > 0 for key, left in self.slots.items() if number in self.numbers_of(key))
+
+    def _count(self, number: int, more: int) -> None:
+        for key in self.slots:
+            if number in self.numbers_of(key):
+                self.slots[key] += more
+
+    def learn_slots(self, capacity: CSIStorageCapacity) -> None:
+        """Set how many volumes an object takes to what it tells."""
+        self.slots.pop(capacity.key, None)
+        if (told := free_volumes(capacity)) is not None:
+            self.slots[capacity.key] = told
 
     def numbers_of(self, key: Key) -> list[int]:
         """The pools that an object lists, by number: all of the disk's, unless they have ids."""
@@ -168,6 +188,7 @@ class Disk:
 
     def change_to(self, capacity: CSIStorageCapacity) -> None:
         """Set the pools' free bytes to the object's figures; the volumes stay, in unknown pools."""
+        self.learn_slots(capacity)
         if self.ids and pool_ids_of(capacity):
             for pool, free in zip(pool_ids_of(capacity), told_pools(capacity), strict=True):
                 if pool in self.ids:
@@ -211,6 +232,7 @@ class Disks:
                 disk = self._shared[shared] = Disk([])
             disk.included |= included
             disk.join(capacity)
+            disk.learn_slots(capacity)
             disk.objects.append(capacity.key)
             self.by_object[capacity.key] = disk
             return disk
@@ -221,6 +243,7 @@ class Disks:
         elif included > disk.included:  # the figures of the group's other objects are older
             disk.included = included
             disk.change_to(capacity)
+        disk.learn_slots(capacity)
         disk.objects.append(capacity.key)
         self.by_object[capacity.key] = disk
         return disk
@@ -254,6 +277,8 @@ def figures(
     annotations = capacity.metadata.annotations
     if AVAILABLE_CAPACITIES in annotations:
         annotations = {**annotations, AVAILABLE_CAPACITIES: ",".join(map(str, quantities))}
+    if capacity.key in disk.slots:
+        annotations = {**annotations, FREE_VOLUMES: str(disk.slots[capacity.key])}
     if capacity.key in disk.numbers:
         annotations = {**annotations, POOL_IDS: ",".join(disk.ids[number] for number in numbers)}
     if capacity.capacity is not None:

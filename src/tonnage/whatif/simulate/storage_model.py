@@ -261,9 +261,10 @@ class StorageModel:
             within = self.numbers_for(disk, class_name)
             return disk.take(name, size_bytes, pick, self.rng, kept_bytes=kept, within=within)
         number = self.choose(disk, claim, self._told_pick(class_name, driver))
-        if number is not None:
-            disk.put(name, number, size_bytes)
-        return number is not None
+        if number is None or not disk.takes_one_more(number):
+            return False
+        disk.put(name, number, size_bytes)
+        return True
 
     def _refuse(self, claim: PersistentVolumeClaim) -> None:
         """No room: a claim with a selected node loses it, and the scheduler chooses again; others wait for room."""

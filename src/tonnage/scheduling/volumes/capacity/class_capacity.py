@@ -296,7 +296,7 @@ def room_of_members(capacity: CSIStorageCapacity, room_of: Callable[[CSIStorageC
         return NO_ROOM
     pools = tuple(min(each) for each in zip(*(room.pools for room in rooms), strict=False))
     limit, free = min(room.claim_limit for room in rooms), min(room.free_bytes for room in rooms)
-    return Room(pools, limit, free, max(room.keeps for room in rooms))
+    return Room(pools, limit, free, max(room.keeps for room in rooms), min(room.slots for room in rooms))
 
 
 class JointCapacity(ClassCapacity):

@@ -2,6 +2,7 @@
 
     availableCapacities (KEP-5925)             the free bytes of each pool
     annotation tonnage.dev/available-capacities  the same, for a server that drops the field
+    annotation tonnage.dev/free-volumes        how many volumes can still be made, whatever their sizes
     maximumVolumeSize, capacity                older fields; `legacyPools` says how to read them
 
 | legacyPools | several claims against capacity 300Gi, maximumVolumeSize 100Gi         |
@@ -17,14 +18,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tonnage import logs
 from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.size_rules import SizeRules, problem_with_size_rules
 from tonnage.objects.storage_v1 import (
     AVAILABLE_CAPACITIES,
+    FREE_VOLUMES,
     POOL_POLICIES,
     POOL_POLICY,
     SIZE_RULES,
@@ -53,6 +56,8 @@ class Room(NamedTuple):
     free_bytes: int = UNBOUNDED
     keeps: int = 0
     """Bytes that stay free in every pool, and that `pools` leaves out: 1 for a driver that wants strictly more."""
+    slots: int = UNBOUNDED
+    """How many volumes can still be made from the object."""
 
     @property
     def is_known(self) -> bool:
@@ -73,8 +78,8 @@ class Room(NamedTuple):
             return self
         if self.pools[0] >= UNBOUNDED:  # claims are judged one by one
             limit, free = (each - (each < UNBOUNDED) for each in (self.claim_limit, self.free_bytes))
-            return Room(self.pools, limit, free, 1)
-        return Room(tuple(pool - 1 for pool in self.pools), self.claim_limit, self.free_bytes, 1)
+            return self._replace(claim_limit=limit, free_bytes=free, keeps=1)
+        return self._replace(pools=tuple(pool - 1 for pool in self.pools), keeps=1)
 
     def claim_limit_beside(self, promised: Iterable[int]) -> int:
         """How large one claim may be on top of what is promised."""
@@ -101,6 +106,12 @@ def listed_pools(capacity: CSIStorageCapacity) -> tuple[int, ...]:
 
 def room_of(capacity: CSIStorageCapacity, legacy: LegacyPools, pools: tuple[int, ...] | None = None) -> Room:
     """What claims may take, judged together (KEP-5925). `pools`: instead of those that the object lists."""
+    room = _room_in_bytes(capacity, legacy, pools)
+    slots = free_volumes(capacity)
+    return room if slots is None or not room.is_known else room._replace(slots=slots)
+
+
+def _room_in_bytes(capacity: CSIStorageCapacity, legacy: LegacyPools, pools: tuple[int, ...] | None) -> Room:
     pools = listed_pools(capacity) if pools is None else pools
     if pools:
         # By the CSI specification nothing larger than the maximum can be made, however large a pool is.
@@ -190,6 +201,42 @@ def _annotated(capacity: CSIStorageCapacity) -> tuple[Quantity, ...]:
             remedy='write quantities with commas between them, such as "100Gi,100Gi"',
         )
         return ()
+
+
+_MOST_VOLUMES: Final = 10**9 - 1
+_NUMBER: Final = re.compile("[0-9]{1,9}")
+
+
+FREE_VOLUMES_REMEDY: Final = 'write how many volumes can still be made, such as "12"'
+
+
+def free_volumes(capacity: CSIStorageCapacity) -> int | None:
+    """How many volumes can still be made from an object; None if it does not say, or what it says is no such number,
+    which is logged."""
+    text = capacity.metadata.annotations.get(FREE_VOLUMES)
+    if text is None:
+        return None
+    if _NUMBER.fullmatch(text):
+        return int(text)
+    _log.warning(
+        "The number of free volumes of a capacity object cannot be read and is ignored",
+        object=f"CSIStorageCapacity {capacity.key}",
+        field=f"metadata.annotations[{FREE_VOLUMES}]",
+        value=text,
+        error=f"not a whole number from 0 to {_MOST_VOLUMES}",
+        remedy=FREE_VOLUMES_REMEDY,
+    )
+    return None
+
+
+def problem_with_free_volumes(capacity: CSIStorageCapacity) -> str:
+    """Why the number of free volumes cannot be used; empty if it can, or is missing."""
+    text = capacity.metadata.annotations.get(FREE_VOLUMES)
+    return (
+        ""
+        if text is None or _NUMBER.fullmatch(text)
+        else f'{FREE_VOLUMES}="{text}" is no whole number from 0 to {_MOST_VOLUMES}'
+    )
 
 
 Topology = tuple[tuple[str, str, tuple[str, ...]], ...]

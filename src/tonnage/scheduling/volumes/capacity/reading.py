@@ -63,6 +63,8 @@ _COLUMNS: Final = np.dtype(
         ("is_unbounded", np.bool_),  # it has an unlimited pool, of which the table of pools shows `MOST_BYTES`
         ("limit", np.int64),  # the largest claim
         ("limit_beside", np.int64),  # the largest claim on top of promises; `_NO_CLAIM` if the object is reserved
+        ("slots", np.int64),  # how many volumes can still be made
+        ("slots_beside", np.int64),  # the same beside those that are promised
         ("promised", np.int64),
         ("largest_promised", np.int64),
         ("scored", np.int64),  # the free bytes that scores use, less promises
@@ -124,6 +126,8 @@ class Reading:
         self._told_bytes: list[int] = []
         """By object, the free bytes that scores use, as published."""
         self.pools = _no_pools(0, 1)
+        self._has_slots = False
+        """True if an object has, or had, a limited number of volumes."""
         self._table: npt.NDArray[np.void] = np.zeros(0, dtype=_COLUMNS)
         self._changes = Changes(0)
         self._memo: dict[tuple[Question, Sizes], tuple[int, Grades]] = {}
@@ -158,6 +162,8 @@ class Reading:
         self.pools[number, : len(room.pools)] = [max(min(pool, MOST_BYTES), NO_POOL) for pool in room.pools]
         self._table["is_unbounded"][number] = bool(room.pools) and room.pools[0] >= UNBOUNDED
         self._table["limit"][number] = min(room.claim_limit, MOST_BYTES)
+        self._table["slots"][number] = min(room.slots, MOST_BYTES)
+        self._has_slots |= room.slots < UNBOUNDED
         self._told_bytes[number] = self.policy.scored_bytes(capacity) if capacity is not None else 0
         self.write_holds(number)
 
@@ -181,6 +187,7 @@ class Reading:
         row = self._table[number]
         row["is_held"], row["is_shared"] = number in self.held, view is not None
         row["limit_beside"] = limit if held is not None else _NO_CLAIM
+        row["slots_beside"] = row["slots"] - len(promised)
         row["promised"], row["largest_promised"] = min(sum(promised), MOST_BYTES), promised[0] if promised else 0
         row["scored"] = self._scored_beside(number, promised)
         self._changes.note(number)
@@ -289,8 +296,10 @@ class Reading:
         if promised is None:
             return Grade.NONE
         room, capacity = self.rooms[number], self._capacities[number]
-        pools = room.pools
-        if capacity is not None and (view := self.view_beside(number, own)) is not None:
+        pools, view = room.pools, self.view_beside(number, own)
+        if room.slots < UNBOUNDED and len(sizes) + _count(promised, view, is_unheld=is_unheld) > room.slots:
+            return Grade.NONE
+        if capacity is not None and view is not None:
             name = capacity.storage_class_name
             found = view.grade(sizes, name, search, with_order=with_order, is_held=not is_unheld)
         elif not pools or sizes[0] > room.claim_limit_beside(promised):
@@ -325,6 +334,9 @@ class Reading:
         found[self._table["is_unbounded"][numbers]] = Grade.GUARANTEED
         limit = "limit" if question is Question.FITS_UNHELD else "limit_beside"
         found[self._table[limit][numbers] < sizes[0]] = Grade.NONE
+        if self._has_slots:
+            slots = "slots" if question is Question.FITS_UNHELD else "slots_beside"
+            found[self._table[slots][numbers] < len(sizes)] = Grade.NONE
         shared_idx = np.flatnonzero((found > Grade.NONE) & self._table["is_shared"][numbers]) if self.shared else ()
         if question is not Question.FITS_UNHELD:
             self._judge_beside_promises(question, sizes, numbers, found, is_graded=is_graded)
@@ -405,6 +417,11 @@ class Reading:
 
     def _promised_columns(self, numbers: Numbers) -> tuple[Ints2D, Ints, Ints]:
         return self.pools[numbers], self._table["promised"][numbers], self._table["largest_promised"][numbers]
+
+
+def _count(promised: Sizes, view: SharedView | None, *, is_unheld: bool) -> int:
+    """How many volumes are promised; with a view, of all connected objects."""
+    return 0 if is_unheld else len(promised if view is None else view.promised)
 
 
 def _no_pools(objects: int, pools: int) -> Ints2D:

@@ -2,6 +2,7 @@
 
     largest free pool 80Gi, needs 120Gi                     one claim is larger than every pool
     100Gi free, needs 200Gi together                        the pools' sum is too small
+    takes 2 more volumes, needs 3                           the object tells how many volumes can still be made
     4×70Gi pack no way into 3×100Gi                         neither of the two, and still no packing
     4×70Gi may fit 3×100Gi: the search ended after …        undecided: the search budget of the decision was used up
     reserved by batch/job-0 since 2026-11-15T02:29:13Z      it would fit, but is reserved for a pod (mode Object)
@@ -94,6 +95,8 @@ def room_miss(
     if held is None:
         return in_use(reserved(holds))
     is_too_large = bool(sizes) and sizes[0] > room.claim_limit_beside(held)
+    if not is_too_large and (found := slots_miss(room, len(sizes), len(held), holds)) is not None:
+        return found
     if held and (is_too_large or not fits_beside_one(room.pools, sizes, held, search, pool_policy)):
         if search.undecided != undecided:
             return _not_searched(room, sizes, search)
@@ -117,7 +120,7 @@ def lack(room: Room, sizes: Sizes, search: SearchBudget = UNLIMITED) -> Miss | N
         told = f"largest volume {amount(room.claim_limit)}, needs {amount(needed)}"
         return Miss(_LACKS, needed - room.claim_limit, told)
     if largest >= UNBOUNDED or fits_one(room.pools, sizes, search):
-        return None
+        return slots_miss(room, len(sizes))
     shown, pool_count = room.shown_pools, len(room.pools)
     if needed > largest:
         return Miss(_LACKS, needed - largest, f"largest free pool {amount(shown[0])}, needs {more}{amount(needed)}")
@@ -128,6 +131,20 @@ def lack(room: Room, sizes: Sizes, search: SearchBudget = UNLIMITED) -> Miss | N
             _LACKS, together - free, f"{amount(sum(shown))} free{pools}, needs {more}{amount(together)} together"
         )
     return Miss(_LACKS, 0, f"{amounts(sizes)} pack no way into {amounts(shown)}")
+
+
+def slots_miss(room: Room, claims: int, promised: int = 0, holds: Sequence[Hold] = ()) -> Miss | None:
+    """Why the object does not take so many volumes on top of those that are promised; None if it does."""
+    if claims + promised <= room.slots:
+        return None
+    told = f"takes {more_volumes(room.slots)}"
+    if claims > room.slots:
+        return Miss(_LACKS, 0, f"{told}, needs {claims}")
+    return Miss(_WAITS, 0, f"{told}, {promised} promised{_to_whom(holds)}, needs {claims}")
+
+
+def more_volumes(count: int) -> str:
+    return f"{count} more volume{'' if count == 1 else 's'}" if count else "no more volumes"
 
 
 def _if_bounded(capacity: CSIStorageCapacity, room: Room, sizes: Sizes) -> str:
@@ -153,15 +170,20 @@ def promised_miss(room: Room, sizes: Sizes, promised: Sizes, holds: Sequence[Hol
     free, taken, together = sum(room.pools), sum(promised), sum(sizes)
     if free >= UNBOUNDED:  # claims are judged one by one
         free, together = room.free_bytes, sizes[0]
-    names = list(dict.fromkeys(hold.pod or ", ".join(hold.claims) for hold in holds))
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    to_whom = f" to {', '.join(names[:_NAMED])}{more}" if names else ""
-    since = f" since {rfc3339(min(hold.since for hold in holds))}" if holds else ""
-    told = f"{amount(free)} free, {amount(taken)} promised{to_whom}{since}, needs {amount(together)}"
+    told = f"{amount(free)} free, {amount(taken)} promised{_to_whom(holds)}, needs {amount(together)}"
     if taken + together <= free:
         left = f"no pool keeps {amount(sizes[0])} free" if len(sizes) == 1 else f"{amounts(sizes)} do not fit"
         told += f", and the driver may pick pools for the promised ones so that {left}"
     return Miss(_WAITS, max(taken + together - free, 0), told)
+
+
+def _to_whom(holds: Sequence[Hold]) -> str:
+    """Whose the promises are, and since when: to batch/job-0 since 2026-11-15T02:29:13Z."""
+    if not holds:
+        return ""
+    names = list(dict.fromkeys(hold.pod or ", ".join(hold.claims) for hold in holds))
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f" to {', '.join(names[:_NAMED])}{more} since {rfc3339(min(hold.since for hold in holds))}"
 
 
 def placed_badly(pool_policy: str, steps: Sequence[PackedClaim]) -> str:
@@ -277,6 +299,7 @@ class ClaimAccount:
             "size": amount(self.size) if self.size is not None else "",
             "sized": self.sized,
             "maximumVolumeSize": amount(room.claim_limit) if room.claim_limit < UNBOUNDED else "",
+            "freeVolumes": room.slots if room.slots < UNBOUNDED else None,
             "takes": {"pool": self.takes} if is_packed else None,
             "copies": self.copies if self.copies > 1 else None,
             "grade": supply.grade,
@@ -289,7 +312,8 @@ class ClaimAccount:
             "attach": {"driver": slots.driver, "used": slots.used, "limit": slots.limit} if slots else None,
             "miss": self.misses_told,
         }
-        always = ("claim", "kind", "pools", "capacity" if self.kind in (DYNAMIC, REBUILD) else "")
+        always = ["claim", "kind", "pools", "capacity" if self.kind in (DYNAMIC, REBUILD) else ""]
+        always += ["freeVolumes"] if room.slots < UNBOUNDED else []
         return {name: value for name, value in told.items() if value or name in always}
 
     @property

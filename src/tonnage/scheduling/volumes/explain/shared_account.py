@@ -25,8 +25,9 @@ from tonnage.scheduling.volumes.explain.account_entries import (
     lacking,
     promised_miss,
     reserved,
+    slots_miss,
 )
-from tonnage.scheduling.volumes.packing.pool_fits import SearchBudget, Sizes, descending
+from tonnage.scheduling.volumes.packing.pool_fits import UNBOUNDED, SearchBudget, Sizes, descending
 from tonnage.scheduling.volumes.packing.pool_grades import Grade
 from tonnage.scheduling.volumes.packing.shared_pools import shared_places
 from tonnage.scheduling.volumes.reservations.holds import Hold
@@ -43,6 +44,8 @@ class SharedAccount:
     """On the object and on all that are connected with it."""
     held: Sizes | None
     search: SearchBudget
+    slots: int = UNBOUNDED
+    """How many volumes can still be made from the object."""
 
     def supply(self, capacity: CSIStorageCapacity) -> Supply:
         grade = self._grade(is_held=True)
@@ -83,6 +86,9 @@ class SharedAccount:
                 for name, (sizes, room) in by_class.items()
             ]
             return lacking(0, f"{' and '.join(parts)}: they pack no way into these pools")
+        found = slots_miss(room, len(self.sizes), len(self.view.promised), self.holds)
+        if found is not None:
+            return found
         reached = {place for name in by_class for place in self._reach(name)}
         promised = [
             size for size, owner in self.view.promised if not reached.isdisjoint(self.view.pools.reaches[owner].places)
@@ -90,6 +96,8 @@ class SharedAccount:
         return promised_miss(room, self.sizes, descending(promised), self.holds)
 
     def _grade(self, *, is_held: bool) -> Grade:
+        if len(self.sizes) + (len(self.view.promised) if is_held else 0) > self.slots:
+            return Grade.NONE
         return self.view.grade(self.sizes, self.class_name, self.search, with_order=True, is_held=is_held)
 
     def _by_class(self) -> dict[str, tuple[Sizes, Room]]:
@@ -115,7 +123,7 @@ class SharedAccount:
 
     def _room(self) -> Room:
         """The pools that the group's classes reach."""
-        return Room(self._pools(self._places()), keeps=self.view.keeps)
+        return Room(self._pools(self._places()), keeps=self.view.keeps, slots=self.slots)
 
     def _takes(self) -> dict[Key, int]:
         pieces, shown = self.view.pieces(self.sizes, self.class_name) or (), self._places()

@@ -199,7 +199,9 @@ class VolumeAccount:
         if (view := reading.view_beside(number, own)) is not None:
             connected = self._fit.index.groups.ids.connected(members_of(capacity)[0])
             holds = tuple(hold for each in connected for hold in self._holds(each, own))
-            judged = SharedAccount(view, class_name, sizes, sized, self._classes_of(sized), holds, held, search)
+            judged = SharedAccount(
+                view, class_name, sizes, sized, self._classes_of(sized), holds, held, search, room.slots
+            )
             found = judged.refusal(capacity) if is_refused else judged.supply(capacity)
             found = self._supplies[known] = replace(
                 found, group=self._group(class_name), resting=self._resting(capacity)
@@ -265,6 +267,7 @@ class VolumeAccount:
         if not self._fit.is_joint:
             return ""
         is_too_large = not room.is_known or (sizes and sizes[0] > room.claim_limit_beside(promised))
+        is_too_large = is_too_large or len(sizes) + len(promised) > room.slots
         search = self._fit.index.search
         undecided = search.undecided
         grade = Grade.NONE if is_too_large else grade_one(room.pools, sizes, promised, search, pool_policy)
