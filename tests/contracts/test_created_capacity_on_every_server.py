@@ -31,7 +31,7 @@ from support.foreign_drivers import (
 from support.http import Doc
 from support.programs import RunningProgram, spawn
 from tonnage.objects.resources import Resource
-from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, CHECK_CAPACITY, POOL_POLICY, POOLS_SOURCE
+from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, CHECK_CAPACITY, FREE_VOLUMES, POOL_POLICY, POOLS_SOURCE
 from tonnage.pools.class_pools import PoolSource
 
 STORAGE = "/apis/storage.k8s.io/v1"
@@ -275,6 +275,7 @@ def test_hwameistor_has_an_object_for_the_pool_of_a_disk_class(stage: Stage) -> 
     with stage.pools("--source", "hwameistor", "--create-objects"):
         stage.become({"node-1": ("60Gi", "60Gi", "60Gi"), "node-2": ("20Gi", "20Gi", "20Gi")})
         stage.become({"node-1": ("20Gi", "20Gi", "20Gi"), "node-2": ("20Gi", "20Gi", "20Gi")}, copied)
+        assert {each["metadata"]["annotations"][FREE_VOLUMES] for each in stage.objects()} == {"1000"}
         told: dict[str, Any] = {"freeCapacityBytes": 0, "usedCapacityBytes": 100 << 30}
         stage.status(HWAMEISTOR, path, {"pools": {"LocalStorage_PoolSSD": told}})
         stage.become({"node-1": ("0", "0", "0"), "node-2": ("20Gi", "20Gi", "20Gi")})

@@ -134,6 +134,16 @@ def test_fit_counts_places_and_its_remedies_do_not_promise_what_they_forbid(most
     assert answer["wouldHelp"] == ["one more node like a"]
 
 
+@pytest.mark.parametrize("policy", ["most-free", "unknown"])
+def test_volumes_that_no_scheduler_places_are_counted_by_the_played_driver(policy: str, tmp_path: Path):
+    file = tmp_path / "cluster.yaml"
+    name = f"{{name: lvm, annotations: {{tonnage.dev/pool-policy: {policy}}}}}"
+    file.write_text((CLUSTER % 3).replace("WaitForFirstConsumer", "Immediate").replace("{name: lvm}", name))
+    done = tonnage("fit", "-f", str(file), "--workload", "StatefulSet/default/db", "-o", "json")
+    answer = json.loads(done.stdout)
+    assert (answer["count"], answer["atMost"]) == (1, 1)
+
+
 def test_a_deleted_volume_leaves_a_place_besides_its_bytes():
     of = capacity("fast", "a", pools=["1Gi"], free_volumes=0)
     deleted = {"persistentVolumeReclaimPolicy": "Delete"}

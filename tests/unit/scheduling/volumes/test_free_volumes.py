@@ -118,8 +118,25 @@ def test_of_joined_objects_the_least_counts(mixed: int, fits: bool):
 
 
 @pytest.mark.parametrize("ids", ["ssd-1,ssd-2", "ssd-2,hdd"], ids=["the same pools", "some of the pools"])
-@pytest.mark.parametrize(("claims", "fits"), [(2, True), (3, False)])
-def test_promises_of_connected_objects_count(ids: str, claims: int, fits: bool):
+@pytest.mark.parametrize(("mixed", "fits"), [(1, True), (2, False)])
+def test_of_connected_objects_that_are_asked_together_the_least_counts(ids: str, mixed: int, fits: bool):
+    rig = VolumeRig(
+        node("a"),
+        storage_class("mixed"),
+        capacity("fast", "a", pools=["9Gi", "9Gi"], pool_ids="ssd-1,ssd-2", free_volumes=2),
+        capacity("mixed", "a", pools=["9Gi", "9Gi"], pool_ids=ids, free_volumes=5),
+    )
+    names = [f"m{number}" for number in range(mixed)]
+    rig.put(claim("f", "1Gi", class_name="fast"), *(claim(name, "1Gi", class_name="mixed") for name in names))
+    assert rig.nodes(pod_with("web", "f", *names)) == (["a"] if fits else [])
+
+
+@pytest.mark.parametrize("ids", ["ssd-1,ssd-2", "ssd-2,hdd"], ids=["the same pools", "some of the pools"])
+@pytest.mark.parametrize(
+    ("claims", "miss"),
+    [(2, ""), (3, "takes 3 more volumes, 1 promised"), (4, "takes 3 more volumes, needs 4")],
+)
+def test_promises_of_connected_objects_count(ids: str, claims: int, miss: str):
     rig = VolumeRig(
         node("a"),
         storage_class("mixed"),
@@ -129,8 +146,11 @@ def test_promises_of_connected_objects_count(ids: str, claims: int, fits: bool):
     )
     assert rig.place(rig.pod("job", "1Gi", class_name="mixed")) == "a"
     web = rig.pod("web", *["1Gi"] * claims)
-    assert rig.nodes(web) == (["a"] if fits else [])
-    assert told(rig, web).get("miss", "").startswith("" if fits else "takes 3 more volumes, 1 promised")
+    assert rig.nodes(web) == ([] if miss else ["a"])
+    entry = told(rig, web)
+    assert entry.get("miss", "").startswith(miss)
+    assert (entry["grade"] == "none") is bool(miss)
+    assert entry["freeVolumes"] == 3
 
 
 def test_arrays_count_promises_except_where_nothing_is_held():

@@ -96,8 +96,6 @@ class SharedAccount:
         return promised_miss(room, self.sizes, descending(promised), self.holds)
 
     def _grade(self, *, is_held: bool) -> Grade:
-        if len(self.sizes) + (len(self.view.promised) if is_held else 0) > self.slots:
-            return Grade.NONE
         return self.view.grade(self.sizes, self.class_name, self.search, with_order=True, is_held=is_held)
 
     def _by_class(self) -> dict[str, tuple[Sizes, Room]]:
