@@ -9,7 +9,7 @@ from drain_scenes import budget, member, owned, plain, pools, preview, scene, st
 
 from tonnage.errors import TonnageError
 from tonnage.testing.builders import node, pod
-from tonnage.testing.storage_builders import claim, driver, storage_class, volume
+from tonnage.testing.storage_builders import capacity, claim, driver, storage_class, volume
 from tonnage.whatif.drain.preview import Preview, known_nodes
 from tonnage.whatif.drain.rehearsal import Rehearsal
 
@@ -49,6 +49,23 @@ def test_a_volume_is_rebuilt_where_its_pod_goes():
         "moves": [{"from": "a", "to": "b", "bytes": 80 * GI, "volumes": 1}],
     }
     assert found["dataLeftBehind"] == []
+
+
+@pytest.mark.parametrize(("places", "stuck"), [(2, 0), (1, 1), (0, 2)])
+def test_no_more_volumes_are_rebuilt_than_an_object_takes(places: int, stuck: int):
+    room = capacity("fast", "b", pools=["100Gi"], free_volumes=places)
+    data = [each for name in ("db-0", "kv-0") for each in stored(f"data-{name}", "a", "1Gi")]
+    members = [member(name, "a", f"data-{name}") for name in ("db-0", "kv-0")]
+    found = told(*MIRRORED, node("a"), node("b"), pools("a", "20Gi"), room, *data, *members, nodes=["a"])
+    assert (len(found["moves"]), len(found["stuck"])) == (2 - stuck, stuck)
+
+
+def test_a_volume_that_left_makes_a_place_for_another():
+    rooms = [capacity("fast", name, pools=["100Gi"], free_volumes=most) for name, most in (("a", 0), ("b", 1))]
+    data = stored("data-db-0", "a", "1Gi"), member("db-0", "a", "data-db-0")
+    found = told(*MIRRORED, node("a"), node("b"), *rooms, *data, nodes=["a", "b"], one_by_one=True)
+    assert found["stuck"] == []
+    assert moves(found) == [("default/db-0", "a", "b"), ("default/db-0", "b", "a")]
 
 
 def test_network_storage_is_reattached():

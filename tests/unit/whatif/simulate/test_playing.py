@@ -240,6 +240,17 @@ def test_an_immediate_claim_without_room_is_refused_once_and_made_when_there_is_
     assert (measured.refused_volumes, measured.placed) == (1, 2)
 
 
+def test_a_volume_that_is_deleted_makes_a_place_for_another(tmp_path: Path) -> None:
+    docs = [*cluster(1, pools=["1000Gi"]), stateful_set(replicas=2, podManagementPolicy="Parallel")]
+    (room,) = [each for each in docs if each["kind"] == "CSIStorageCapacity"]
+    room["metadata"]["annotations"] = {"tonnage.dev/free-volumes": "1"}
+    scenario = {"events": [{"arrive": "sts/shop/db", "lifetime": "5m"}]}
+    measured = played(tmp_path, docs, scenario)
+    assert measured.placed == 2
+    first, second = sorted(measured.running_after_s)
+    assert first < 300 < second
+
+
 def test_static_volumes_are_bound_by_the_scheduler_and_by_the_binder(tmp_path: Path) -> None:
     def volume(name: str, class_name: str, node: str) -> dict[str, Any]:
         term = {"matchExpressions": [{"key": "topology.tonnage.dev/node", "operator": "In", "values": [node]}]}
