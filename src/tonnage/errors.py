@@ -125,7 +125,7 @@ class Timeout(ApiError, code=504): ...
 def closest(name: str, known: Iterable[str], *, most: int = 1) -> list[str]:
     """The known names nearest to `name`, nearest first; case is ignored."""
     by_lower = {each.lower(): each for each in known}
-    return [by_lower[each] for each in get_close_matches(name.lower(), by_lower, n=most)]
+    return [by_lower[close_match] for close_match in get_close_matches(name.lower(), by_lower, n=most)]
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -115,8 +115,8 @@ class FaultFile:
         return self._end(lambda fault: (fault.kind, fault.node) == (kind, node))
 
     def _end(self, is_meant: Callable[[Fault], bool]) -> tuple[Fault, ...]:
-        before = self._change(lambda held: [each for each in held if not is_meant(each)])
-        return tuple(each for each in before if is_meant(each))
+        before = self._change(lambda held: [fault for fault in held if not is_meant(fault)])
+        return tuple(fault for fault in before if is_meant(fault))
 
     def write(self, faults: Iterable[Fault]) -> None:
         self._change(lambda _: list(faults))

@@ -83,9 +83,9 @@ class AuditLogFile:
         if self._settings.max_backups:
             mine = re.compile(re.escape(path.stem) + _WHEN + re.escape(path.suffix))
             backups = sorted(each for each in path.parent.iterdir() if mine.fullmatch(each.name))
-            for each in backups[: -self._settings.max_backups]:
+            for backup in backups[: -self._settings.max_backups]:
                 with suppress(OSError):
-                    each.unlink()
+                    backup.unlink()
 
     @staticmethod
     def _open(path: Path) -> int:

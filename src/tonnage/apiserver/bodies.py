@@ -74,7 +74,7 @@ def decode_body(body: bytes, media: str, budget: Budget) -> Any:
     if media not in YAML_TYPES:
         return read_json(body, budget)
     try:
-        return next((each.value for each in documents(body.decode(errors="replace"), budget)), None)
+        return next((document.value for document in documents(body.decode(errors="replace"), budget)), None)
     except ExcessiveYaml as exc:
         raise exc.exceeded from exc
 

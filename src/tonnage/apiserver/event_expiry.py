@@ -58,7 +58,7 @@ class EventExpiry:
         for start in range(0, len(records), _AT_A_TIME):
             await asyncio.sleep(0)
             batch = records[start : start + _AT_A_TIME]
-            over = [each for each in batch if now_s - self._written(each, now_s) >= self._ttl_s]
+            over = [store_record for store_record in batch if now_s - self._written(store_record, now_s) >= self._ttl_s]
             gone += sum(await asyncio.gather(*map(self._delete, over)))
         return gone
 

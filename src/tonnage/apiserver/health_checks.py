@@ -74,6 +74,6 @@ def _damage(store: Store) -> str:
     health = store.health
     if not health.damage_count:
         return ""
-    told = "; ".join(str(each) for each in health.damage[:MAX_TOLD])
+    told = "; ".join(str(damage) for damage in health.damage[:MAX_TOLD])
     more = f"; and {health.damage_count - MAX_TOLD} more" if health.damage_count > MAX_TOLD else ""
     return f"{health.damage_count} damaged: {told}{more}"

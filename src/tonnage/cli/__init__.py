@@ -114,7 +114,7 @@ def _near(exc: click.UsageError) -> list[str]:
         return closest(exc.option_name, [name for each in shown for name in (*each.opts, *each.secondary_opts)])
     if isinstance(exc, click.BadParameter) and exc.param is not None and isinstance(exc.param.type, click.Choice):
         given = _GIVEN.match(exc.message)
-        return closest(given[1], [str(each) for each in exc.param.type.choices]) if given else []
+        return closest(given[1], [str(choice) for choice in exc.param.type.choices]) if given else []
     return []
 
 

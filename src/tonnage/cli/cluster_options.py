@@ -159,17 +159,17 @@ class ClusterQuestion:
     async def find_scheduler(self, client: Client) -> tuple[Endpoint | None, KubeconfigUser]:
         """`scheduler` and `scheduler_user`, else the scheduler that is found in the cluster. Prints a note if none is
         reachable."""
-        if (found := self.scheduler()) is not None:
-            return found, self.scheduler_user()
+        if (endpoint := self.scheduler()) is not None:
+            return endpoint, self.scheduler_user()
         search = self.search
-        found, note = await search.find(client)
+        endpoint, note = await search.find(client)
         say_all("note", filter(None, [note]))
-        return found, search.user
+        return endpoint, search.user
 
     def _folders(self) -> list[Path]:
         from tonnage.client.config.kubeconfig import files_meant
 
-        return list(dict.fromkeys(each.absolute().parent for each in files_meant(self.kubeconfig_file)))
+        return list(dict.fromkeys(path.absolute().parent for path in files_meant(self.kubeconfig_file)))
 
     @property
     def embedded_folder(self) -> Path | None:

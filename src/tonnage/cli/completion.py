@@ -112,7 +112,7 @@ def contexts(ctx: click.Context, incomplete: str) -> Iterable[str]:
     names: set[str] = set()
     for file in files_meant(Path(path) if path else None):
         with contextlib.suppress(Exception):
-            doc = next(each.value for each in documents(file.expanduser().read_text()))
+            doc = next(document.value for document in documents(file.expanduser().read_text()))
             names.update(str(each["name"]) for each in doc.get("contexts") or ())
     return sorted(names)
 
@@ -185,8 +185,8 @@ def _in_files(files: Sequence[str], kinds: Sequence[str]) -> Iterator[Named]:
             left -= path.stat().st_size
             if left < 0:
                 return
-            for each in documents(path.read_text()):
-                for doc in _flat(each.value):
+            for document in documents(path.read_text()):
+                for doc in _flat(document.value):
                     if doc.get("kind") in kinds:
                         named = _named(str(doc["kind"]), doc)
                         yield (
@@ -311,7 +311,7 @@ def answer_kubectl(cli: click.Command, arguments: list[str]) -> str:
     """The answer to `kubectl_complete-tonnage ARGUMENTS…`. The last argument is the word under the cursor."""
     *words, incomplete = arguments or [""]
     items = OurBash(cli, {}, "kubectl tonnage", COMPLETE_VARIABLE).get_completions(words, incomplete)
-    plain = [each for each in items if each.type == "plain"]
+    plain = [completion_item for completion_item in items if completion_item.type == "plain"]
     # kubectl filters by prefix: a value after `=` needs its flag in front.
     before = flag_before(incomplete)
     lines = [before + each.value + (f"\t{each.help.splitlines()[0]}" if each.help else "") for each in plain]

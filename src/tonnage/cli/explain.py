@@ -89,7 +89,7 @@ def explain(
 def _explain_pods(cluster: ClusterQuestion, pod_keys: Sequence[str], output: str) -> bool:
     from tonnage.whatif.explain import decided_on, find_pod
 
-    keys = [_split(each, cluster) for each in pod_keys]
+    keys = [_split(pod_key, cluster) for pod_key in pod_keys]
     configuration = cluster.configuration
     state = cluster.state(user_agent=_USER_AGENT)
     answers = [
@@ -136,7 +136,7 @@ def _explain_workloads(cluster: ClusterQuestion, names: Sequence[str], output: s
 
     if not names and not cluster.files:
         raise click.UsageError(f"say what to explain: {_WHAT}")
-    wanted = [_named(each, cluster) for each in dict.fromkeys(names)]
+    wanted = [_named(name, cluster) for name in dict.fromkeys(names)]
     configuration = cluster.configuration
     state = cluster.state(user_agent=_USER_AGENT, with_workloads=True)
     workloads = [find_workload(each, (*state.objects, *state.workloads), state.source) for each in wanted]

@@ -32,10 +32,10 @@ class _Kind(click.ParamType[str]):
         try:
             kind_of(str(value))
         except InvalidFault as exc:
-            told = click.BadParameter(f"{exc.message}; {exc.hint}", ctx, param)
+            bad_parameter = click.BadParameter(f"{exc.message}; {exc.hint}", ctx, param)
             if not (near := closest(str(value), KINDS)):
-                raise told from exc
-            raise HintedUsageError(told.format_message(), f"did you mean '{near[0]}'?", ctx) from exc
+                raise bad_parameter from exc
+            raise HintedUsageError(bad_parameter.format_message(), f"did you mean '{near[0]}'?", ctx) from exc
         return str(value)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -106,7 +106,7 @@ def options(*each: Option) -> Option:
 
 def from_flags(settings: Callable[..., T], flags: Flags, **more: Any) -> T:
     """Build a dataclass: fields named like a flag take its value, other fields come from `more`."""
-    names = (each.name for each in fields(settings))  # type: ignore[arg-type]  # a class of settings is a dataclass
+    names = (field.name for field in fields(settings))  # type: ignore[arg-type]  # a class of settings is a dataclass
     return settings(**{name: flags[name] for name in names if name in flags} | more)
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tonnage.pools.program import Command
     from tonnage.pools.settings import PoolsSettings
 
-_SOURCES = (*(each.name for each in OF_DRIVERS), "nodes", "command")
+_SOURCES = (*(pool_source.name for pool_source in OF_DRIVERS), "nodes", "command")
 
 
 @click.command("pools", cls=GoCommand)
@@ -183,7 +183,7 @@ def _source_of(flags: Flags) -> PoolSource:
     if name is None:
         found = {each.name: each for driver in drivers if (each := source_of(driver)) is not None}
         if len(found) != 1:
-            known = ", ".join(driver for each in OF_DRIVERS for driver in each.drivers)
+            known = ", ".join(driver for pool_source in OF_DRIVERS for driver in pool_source.drivers)
             raise click.UsageError(
                 f"name the place of the pools with --source, or one of these drivers with --driver: {known}"
             )
@@ -202,7 +202,7 @@ def _source_of(flags: Flags) -> PoolSource:
         if not flags["node_name"]:
             raise click.UsageError("--source command needs the node's name: set NODE_NAME or --node-name")
         return CommandPools(flags["node_name"], drivers)
-    return next(each for each in OF_DRIVERS if each.name == name)
+    return next(pool_source for pool_source in OF_DRIVERS if pool_source.name == name)
 
 
 async def _run(flags: Flags, source: PoolSource, settings: PoolsSettings, command: Command | None) -> None:

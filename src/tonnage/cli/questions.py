@@ -70,12 +70,12 @@ def doctor(cluster: ClusterQuestion, output: str) -> None:
     if cluster.is_live:
         facts = asyncio.run(with_server(facts, cluster.connection, user_agent="tonnage-doctor"))
     with progress("deciding on pods", total=work_of(facts)) as step:
-        found = examine(facts, state, configuration, foreign=cluster.foreign, step=step)
+        examination = examine(facts, state, configuration, foreign=cluster.foreign, step=step)
     if output == "helm-values":
-        written(lambda: sys.stdout.write(printable_lines(found.recommended.helm_values(found.findings))))
+        written(lambda: sys.stdout.write(printable_lines(examination.recommended.helm_values(examination.findings))))
     else:
-        write_answer(output, found.document, partial(show, found), "doctor")
-    sys.exit(INTERRUPTED if found.is_partial else found.exit_code)
+        write_answer(output, examination.document, partial(show, examination), "doctor")
+    sys.exit(INTERRUPTED if examination.is_partial else examination.exit_code)
 
 
 @click.command(name="drain-preview")
@@ -200,7 +200,7 @@ def fit(
 
 
 def _say_who_waits(state: ClusterState) -> None:
-    waiting = [each for each in state.pods.values() if not each.spec.node_name and not each.is_terminal]
+    waiting = [pod for pod in state.pods.values() if not pod.spec.node_name and not pod.is_terminal]
     if waiting:
         pods = "1 pod waits" if len(waiting) == 1 else f"{len(waiting):,} pods wait"
         say("note", f"{pods} for a node already and {'is' if len(waiting) == 1 else 'are'} tried first")
@@ -244,7 +244,7 @@ def replay(
     results = list(taken(run, steps, str(steps_file), partial(say, "note")))
     write_answer(
         output,
-        lambda: [each.answer.document() for each in results if each.answer is not None],
+        lambda: [result.answer.document() for result in results if result.answer is not None],
         partial(show, results),
     )
 

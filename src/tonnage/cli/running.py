@@ -58,10 +58,10 @@ def connection_of(wanted: Path | None, master: str = "") -> ServerConnection:
 
     if master:
         try:
-            found = connection_of(wanted)
+            server_connection = connection_of(wanted)
         except kubeconfig.NoKubeconfig:
             return ServerConnection(KubeconfigCluster(master.rstrip("/")))
-        return replace(found, cluster=replace(found.cluster, server=master.rstrip("/")))
+        return replace(server_connection, cluster=replace(server_connection.cluster, server=master.rstrip("/")))
     if wanted is None and "KUBECONFIG" not in os.environ and kubeconfig.is_possible():
         return kubeconfig.load_in_cluster()
     return kubeconfig.load(wanted)
@@ -218,10 +218,10 @@ async def connected(
         )
         await stack.enter_async_context(clients)
         rng = rng or random.Random(secrets.randbits(64))
-        found = RunningProgram(name, connection, clients, clock, rng, registry, identity, leadership, election, stack)
+        program = RunningProgram(name, connection, clients, clock, rng, registry, identity, leadership, election, stack)
         if election is not None:
-            show_leadership(registry, lambda: found._electors)
-        yield found
+            show_leadership(registry, lambda: program._electors)
+        yield program
 
 
 async def run_until_signalled(work: Coroutine[Any, Any, None]) -> None:

@@ -89,10 +89,10 @@ def simulate(
             is_stopped=is_stopped,
         )
         with progress("simulating", float(len(runs))) as step:
-            found = compare(player, runs, lambda name: step, seeds)
+            comparison = compare(player, runs, lambda name: step, seeds)
     say_all("warning", player.warnings)
-    write_answer(output, found.document, partial(show, found), "simulate")
-    _end(found.is_partial)
+    write_answer(output, comparison.document, partial(show, comparison), "simulate")
+    _end(comparison.is_partial)
 
 
 def _end(is_partial: bool) -> None:
@@ -108,9 +108,9 @@ def _repeat(cluster: ClusterQuestion, file: Path, compared: tuple[str, ...], out
     others = _compared(cluster, compared, others)
     recording = open_recording(file)
     with interruptible() as is_stopped, progress("repeating", 1.0 + len(others)) as step:
-        found = answered(recording, others, foreign=cluster.foreign, is_stopped=is_stopped, step=step)
-    write_answer(output, found.document, partial(show, found), "recording")
-    _end(found.is_partial)
+        repeated_recording = answered(recording, others, foreign=cluster.foreign, is_stopped=is_stopped, step=step)
+    write_answer(output, repeated_recording.document, partial(show, repeated_recording), "recording")
+    _end(repeated_recording.is_partial)
 
 
 def _runs(cluster: ClusterQuestion, compared: tuple[str, ...], seed: int) -> list[Run]:
@@ -156,6 +156,6 @@ def _configuration(cluster: ClusterQuestion, given: str, config: str) -> Configu
         raise click.UsageError(
             f'--compare "{given}": "{config}" is neither a file nor a preset; presets are {", ".join(PRESETS)}'
         )
-    found = load_configuration(path, cluster.gates, cluster.foreign)
-    say_all("note", found.notes)
-    return found
+    configuration = load_configuration(path, cluster.gates, cluster.foreign)
+    say_all("note", configuration.notes)
+    return configuration

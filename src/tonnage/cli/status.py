@@ -93,14 +93,14 @@ async def _looked(question: ClusterQuestion) -> StatusKeeper:
 def _show_programs(data_dir: Path, output: str) -> None:
     from tonnage.plane.status import status_of
 
-    found = asyncio.run(status_of(data_dir.absolute(), clock=SystemClock()))
-    if found.problem:
-        say("warning", f"nodes and pools are not known: {found.problem}")
-    if found.unknown_problem:
-        say("warning", f"contents without a record are not known: {found.unknown_problem}")
-    for trouble in found.storage:
+    cluster_status = asyncio.run(status_of(data_dir.absolute(), clock=SystemClock()))
+    if cluster_status.problem:
+        say("warning", f"nodes and pools are not known: {cluster_status.problem}")
+    if cluster_status.unknown_problem:
+        say("warning", f"contents without a record are not known: {cluster_status.unknown_problem}")
+    for trouble in cluster_status.storage:
         say("warning", f"the API server's store: {trouble}")
-    write_answer(output, found.document, lambda page: echo("\n".join(_program_lines(found))))
+    write_answer(output, cluster_status.document, lambda page: echo("\n".join(_program_lines(cluster_status))))
 
 
 def _program_lines(found: ClusterStatus) -> Iterator[str]:
@@ -108,7 +108,7 @@ def _program_lines(found: ClusterStatus) -> Iterator[str]:
     yield ""
     yield from columns(
         ("PROGRAM", "STATE", "PID", "SERVES AT"),
-        ((each.name, each.state, str(each.pid or "-"), each.url or "-") for each in found.programs),
+        ((program.name, program.state, str(program.pid or "-"), program.url or "-") for program in found.programs),
     )
     if not found.problem:
         yield ""
@@ -116,19 +116,19 @@ def _program_lines(found: ClusterStatus) -> Iterator[str]:
             ("NODE", "STATE", "PODS"),
             (
                 (
-                    each.name,
-                    ("Ready" if each.ready else "NotReady") + (",SchedulingDisabled" if each.unschedulable else ""),
-                    str(each.pods),
+                    node.name,
+                    ("Ready" if node.ready else "NotReady") + (",SchedulingDisabled" if node.unschedulable else ""),
+                    str(node.pods),
                 )
-                for each in found.nodes
+                for node in found.nodes
             ),
         )
         yield ""
         yield from columns(
             ("NODE", "CLASS", "FREE", "POOLS", "OBJECT"),
             (
-                (each.node or "-", each.storage_class, each.capacity or "-", ", ".join(each.pools) or "-", each.object)
-                for each in found.pools
+                (pool.node or "-", pool.storage_class, pool.capacity or "-", ", ".join(pool.pools) or "-", pool.object)
+                for pool in found.pools
             ),
         )
     if found.unknown:
@@ -150,7 +150,7 @@ def _program_lines(found: ClusterStatus) -> Iterator[str]:
         return
     yield from columns(
         ("FAULT", "NODE", "VALUE"),
-        ((each.kind, each.node or "(all)", f"{each.value:g}" if each.value else "-") for each in found.faults),
+        ((fault.kind, fault.node or "(all)", f"{fault.value:g}" if fault.value else "-") for fault in found.faults),
     )
 
 

@@ -154,8 +154,8 @@ def up(files: tuple[str, ...], **flags: Any) -> None:
     settings = from_flags(
         PlaneSettings,
         click.get_current_context().params,
-        pools=tuple(each.text for each in flags["pools"]) or None,
-        max_volumes=tuple(each.text for each in flags["max_volumes"]) or None,
+        pools=tuple(flag.text for flag in flags["pools"]) or None,
+        max_volumes=tuple(flag.text for flag in flags["max_volumes"]) or None,
     )
     _check(settings)
     asyncio.run(run_until_signalled(_run(settings, _manifests(files))))
@@ -266,7 +266,7 @@ def demo(lists: bool, only: tuple[str, ...]) -> None:
     if failures:
         echo(f"error: {len(failures)} of the checks above failed", err=True)
         raise SystemExit(1)
-    count = sum(len(each.stories) for each in suites)
+    count = sum(len(suite.stories) for suite in suites)
     console.print(text(f"all {count} stories passed" if count > 1 else "1 story passed"))
 
 

@@ -79,7 +79,7 @@ class Cache(Generic[T]):
         return self.add_handlers(on_add=handler, on_update=lambda _, new: handler(new), on_delete=handler)
 
     def remove_handlers(self, registration: HandlerRegistration[T]) -> None:
-        self._handlers = tuple(each for each in self._handlers if each is not registration)
+        self._handlers = tuple(handler for handler in self._handlers if handler is not registration)
 
     def replace(self, state: Iterable[T], *, rewound: bool = False) -> None:
         """Replace the whole state, and call handlers for the difference, deletions first.

@@ -215,8 +215,8 @@ class Informer(Cache[T]):
                 return
             self._watch_list = False  # not asked again
         if not self._resource_version:
-            found = await self._client.list(self.cls, retry=False, on_unreadable=self._skip, **self._selection)
-            self._replace_state(found.items, found.resource_version)
+            object_list = await self._client.list(self.cls, retry=False, on_unreadable=self._skip, **self._selection)
+            self._replace_state(object_list.items, object_list.resource_version)
         async with self._watch(from_state=False) as lines:
             self.out_of_step_since_s = None
             await self._run_on(lines)

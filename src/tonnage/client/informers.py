@@ -35,7 +35,7 @@ class NotSynced(TonnageError):
 
     def __init__(self, timeout_s: float, late: Iterable[Informer[Any]]) -> None:
         self.timeout_s = timeout_s
-        self.resources = {each.name: each.last_failure for each in late}
+        self.resources = {informer.name: informer.last_failure for informer in late}
         lagging = "; ".join(
             f"{name} ({failure.message})" if failure else f"{name} (no answer yet)"
             for name, failure in self.resources.items()

@@ -70,8 +70,8 @@ def show_leadership(registry: CollectorRegistry, electors: Callable[[], Iterable
             "together there should be one.",
             labels=("name",),
         )
-        for each in electors():
-            family.add_metric((split_key(each.lease)[1],), float(each.leadership.is_leading))
+        for elector in electors():
+            family.add_metric((split_key(elector.lease)[1],), float(elector.leadership.is_leading))
         yield family
 
     show_families(registry, families)
@@ -219,11 +219,11 @@ def _queue_states(queues: Iterable[QueueMetrics]) -> Iterable[Metric]:
     depth: dict[str, float] = {}
     unfinished: dict[str, float] = {}
     longest: dict[str, float] = {}
-    for each in sorted(queues, key=lambda queue: queue.name):
-        at_work_s = each.at_work_s()
-        depth[each.name] = depth.get(each.name, 0.0) + len(each.waiting_since)
-        unfinished[each.name] = unfinished.get(each.name, 0.0) + sum(at_work_s)
-        longest[each.name] = max(longest.get(each.name, 0.0), *at_work_s, 0.0)
+    for queue_metrics in sorted(queues, key=lambda queue: queue.name):
+        at_work_s = queue_metrics.at_work_s()
+        depth[queue_metrics.name] = depth.get(queue_metrics.name, 0.0) + len(queue_metrics.waiting_since)
+        unfinished[queue_metrics.name] = unfinished.get(queue_metrics.name, 0.0) + sum(at_work_s)
+        longest[queue_metrics.name] = max(longest.get(queue_metrics.name, 0.0), *at_work_s, 0.0)
     for name, told, values in (
         ("depth", "Keys that wait in a work queue now.", depth),
         (

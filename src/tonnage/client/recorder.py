@@ -349,9 +349,9 @@ def count_dropped_events(registry: CollectorRegistry, recorders: Callable[[], It
             "Events that were not written: no room to wait, one too many about an object, or not accepted in time.",
             labels=("reason",),
         )
-        family.add_metric(("full",), sum(each.dropped for each in found))
-        family.add_metric(("spam",), sum(each.filtered for each in found))
-        family.add_metric(("failed",), sum(each.abandoned for each in found))
+        family.add_metric(("full",), sum(recorder.dropped for recorder in found))
+        family.add_metric(("spam",), sum(recorder.filtered for recorder in found))
+        family.add_metric(("failed",), sum(recorder.abandoned for recorder in found))
         yield family
 
     show_families(registry, families)

@@ -93,7 +93,7 @@ class DependencyGraph:
 
     def dependents(self, uid: str) -> tuple[Item, ...]:
         """All items that name this uid as an owner."""
-        return tuple(self._items[each] for each in sorted(self._references.get(uid, ())))
+        return tuple(self._items[reference] for reference in sorted(self._references.get(uid, ())))
 
     def references_to(self, uid: str) -> Iterator[tuple[Item, OwnerReference]]:
         """All items that name this uid as an owner, each with its owner reference."""

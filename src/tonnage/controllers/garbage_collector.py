@@ -198,7 +198,7 @@ class GarbageCollector(QueueController):
             owners,
             finalizers=metadata.get("finalizers", ()),
             has_dependents=bool(dependents),
-            is_in_deletion_cycle=any(each.deletes_dependents for each in dependents),
+            is_in_deletion_cycle=any(dependent.deletes_dependents for dependent in dependents),
         )
         if isinstance(decision, DeleteObject):
             await self._delete(item, metadata, decision)

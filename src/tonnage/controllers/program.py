@@ -54,7 +54,7 @@ class ControllerManager(Program):
         # Events name their controller, as upstream's do; controllers of one name share a recorder.
         self._recorder_of = {
             source: self._new_recorder(source, runtime.identity or PROGRAM)
-            for source in {each.source for each in self.descriptors}
+            for source in {descriptor.source for descriptor in self.descriptors}
         }
         self._queues = WorkQueueMetrics(runtime.registry, runtime.clock.monotonic)
         self._attachers: dict[str, AttacherHere] = {}
@@ -83,10 +83,10 @@ class ControllerManager(Program):
         """Run the controllers until cancelled; pending events are written before it returns."""
         await self._take_over()
         self._has_run = True
-        _log.info("Running", controllers=",".join(each.name for each in self.descriptors))
+        _log.info("Running", controllers=",".join(descriptor.name for descriptor in self.descriptors))
         self._on_synced()
         try:
-            await asyncio.gather(*(self._keep_running(each) for each in self.descriptors))
+            await asyncio.gather(*(self._keep_running(descriptor) for descriptor in self.descriptors))
         finally:
             await self._stop_recorders()  # while we still lead: after that nothing may be written
 

@@ -129,7 +129,7 @@ CONTROLLERS: Final[tuple[ControllerDescriptor, ...]] = (
 class UnknownController(TonnageError):
     def __init__(self, name: str) -> None:
         self.name = name
-        names = [each.name for each in CONTROLLERS]
+        names = [controller_descriptor.name for controller_descriptor in CONTROLLERS]
         close = closest(name, [*names, *(alias for each in CONTROLLERS for alias in each.aliases)])
         hint = f"is {close[0]} meant?" if close else f"there are: {', '.join(names)}"
         super().__init__(f'"{name}" is not in the list of known controllers', hint=hint)
@@ -138,11 +138,11 @@ class UnknownController(TonnageError):
 def enabled_controllers(wanted: Sequence[str]) -> tuple[ControllerDescriptor, ...]:
     """The controllers that `--controllers` enables. Raises UnknownController."""
     names = {alias: each.name for each in CONTROLLERS for alias in (each.name, *each.aliases)}
-    runs = {each.name: "*" in wanted for each in CONTROLLERS}
+    runs = {controller_descriptor.name: "*" in wanted for controller_descriptor in CONTROLLERS}
     for word in wanted:
         if word != "*":
             name = names.get(word.removeprefix("-"))
             if name is None:
                 raise UnknownController(word.removeprefix("-"))
             runs[name] = not word.startswith("-")
-    return tuple(each for each in CONTROLLERS if runs[each.name])
+    return tuple(controller_descriptor for controller_descriptor in CONTROLLERS if runs[controller_descriptor.name])

@@ -283,9 +283,9 @@ class Collections:
 
     def snapshot(self) -> Collections:
         """A copy of the rows, which another thread may read."""
-        found = Collections()
-        found._rows = {name: dict(rows) for name, rows in self._rows.items()}
-        return found
+        collections = Collections()
+        collections._rows = {name: dict(rows) for name, rows in self._rows.items()}
+        return collections
 
     def put(self, collection: str, key: str, row: Row) -> None:
         """Add or replace a row. An equal row is no change."""

@@ -170,7 +170,7 @@ def _mount_token(spec: Doc, generate_name: Callable[[str], str]) -> None:
     for field in ("initContainers", "containers"):
         for container in spec.get(field, ()):
             mounts = container.get("volumeMounts", [])
-            if all(each.get("mountPath") != TOKEN_PATH for each in mounts):
+            if all(mount.get("mountPath") != TOKEN_PATH for mount in mounts):
                 container["volumeMounts"] = [*mounts, {"name": name, "readOnly": True, "mountPath": TOKEN_PATH}]
                 is_needed = True
     if is_needed and existing is None:
@@ -229,7 +229,7 @@ def _refuse_references_of_mirror(pod: Doc) -> None:
     ]
     if (
         spec.get("imagePullSecrets")
-        or any(True for each in containers for _ in _secrets_of_container(each))
+        or any(True for container in containers for _ in _secrets_of_container(container))
         or any(named)
         or any("secret" in source for source in (*volumes, *sources))
     ):

@@ -64,8 +64,8 @@ class UnknownWatch:
             return
         self._problem = ""
         # A volume whose record somebody removed under a running driver is still its own, and counts already.
-        ours = {self._core.folder.contents_of(each) for each in allocations.volumes.values()}
-        ours |= {self._core.folder.contents_of(each) for each in allocations.snapshots.values()}
+        ours = {self._core.folder.contents_of(volume) for volume in allocations.volumes.values()}
+        ours |= {self._core.folder.contents_of(snapshot) for snapshot in allocations.snapshots.values()}
         found = [each for each in found if each.path not in ours]
         new = [each for each in found if each.path not in allocations.unknown_bytes]
         for each in found:
@@ -77,9 +77,9 @@ class UnknownWatch:
 
 
 def tell_unknown(unknown: list[UnknownContents]) -> None:
-    for found in unknown[:_NAMED_AT_MOST]:
+    for contents in unknown[:_NAMED_AT_MOST]:
         _log.warning(
-            "Contents without a record are kept, and count as used", path=str(found.path), bytes=found.size_bytes
+            "Contents without a record are kept, and count as used", path=str(contents.path), bytes=contents.size_bytes
         )
     if len(unknown) > _NAMED_AT_MOST:
         _log.warning("More contents without a record are kept", count=len(unknown) - _NAMED_AT_MOST)
@@ -117,8 +117,8 @@ class Driver:
             unknown = unknown_contents(folder.path, in_use=False)
             require_records(folder, records, unknown)
             folder.prepare()
-            for found in unknown:
-                allocations.put_unknown(found.place, found.path, found.size_bytes)
+            for contents in unknown:
+                allocations.put_unknown(contents.place, contents.path, contents.size_bytes)
         except BaseException:
             folder.close()
             raise

@@ -26,7 +26,7 @@ async def check_capacity(talk: Conversation, results: Results) -> None:
     if not talk.can.get_capacity:
         results.skip(STANDING, NOT_CLAIMED)
         return
-    answers = [(each, await talk.capacity(each)) for each in talk.segments]
+    answers = [(segment, await talk.capacity(segment)) for segment in talk.segments]
     results.tell("capacity-answers", contracts.answers([(segments_told(where), found) for where, found in answers]))
     for where, found in answers:
         if isinstance(found, Capacity):
@@ -222,7 +222,7 @@ async def check_rebuilding(talk: Conversation, results: Results) -> None:
     if isinstance(made, CallRefused):
         results.skip(_OF_REBUILDING, f"no volume could be made: {made}")
         return
-    other = next((each for each in talk.nodes if each is not home and not made.reaches(each.info.topology)), None)
+    other = next((node for node in talk.nodes if node is not home and not made.reaches(node.info.topology)), None)
     if other is None:
         results.skip(
             _OF_REBUILDING, "no node is known that the volume cannot be reached from: give --node-address for two nodes"
@@ -238,7 +238,7 @@ async def _elsewhere(
     talk: Conversation, results: Results, made: CheckedVolume, home: CheckedNode, other: CheckedNode
 ) -> None:
     written = await _write(talk, made, home)
-    before = [await talk.figures(each.info.topology) for each in (home, other)]
+    before = [await talk.figures(checked_node.info.topology) for checked_node in (home, other)]
     answer = await talk.use(made.volume_id, other)
     results.tell("publish-elsewhere", contracts.refused_rightly(answer))
     is_out_of_use = bool(talk.settings.cordoned_node) and home.info.node_id == talk.settings.cordoned_node
@@ -259,7 +259,7 @@ async def _counted(
     size = max(made.size_bytes, talk.settings.size_bytes)
 
     async def follows() -> CheckVerdict:
-        old, new = [await talk.figures(each.info.topology) for each in nodes]
+        old, new = [await talk.figures(node.info.topology) for node in nodes]
         is_one_place = nodes[0].info.topology == nodes[1].info.topology
         return contracts.moved((before[0], old), (before[1], new), size, is_one_place=is_one_place)
 

@@ -245,9 +245,9 @@ def too_large(answer: CheckedVolume | CallRefused, asked_bytes: int) -> CheckVer
 
 def undone(*answers: CallRefused | None) -> CheckVerdict:
     """Judge calls for something already done or not there; None is OK."""
-    for each in answers:
-        if each is not None:
-            return failed(f"refused: {each}")
+    for answer in answers:
+        if answer is not None:
+            return failed(f"refused: {answer}")
     return PASSED
 
 
@@ -296,7 +296,7 @@ def is_a_total(before: NodeInfo, after: NodeInfo | CallRefused) -> CheckVerdict:
 
 def enforced(limit: int, before: int, answers: Sequence[CallRefused | None]) -> CheckVerdict:
     """Judge the attaching of volumes to a node that had `before`, one by one until a refusal or past the limit."""
-    taken = sum(each is None for each in answers)
+    taken = sum(answer is None for answer in answers)
     last = answers[-1] if answers else None
     if last is None:
         return failed(f"the limit is {limit}, and {before + taken} volumes are attached")

@@ -51,7 +51,7 @@ class Made:
 
     @property
     def volume_ids(self) -> list[str]:
-        return [each.volume_id for each in self.volumes.values() if each.volume_id]
+        return [volume.volume_id for volume in self.volumes.values() if volume.volume_id]
 
 
 T = TypeVar("T")
@@ -134,7 +134,7 @@ class Conversation:
     @property
     def home_node(self) -> CheckedNode | None:
         """The node for new volumes: the named one that is out of use, else the first."""
-        named = [each for each in self.nodes if each.info.node_id == self.settings.cordoned_node]
+        named = [node for node in self.nodes if node.info.node_id == self.settings.cordoned_node]
         return next(iter([*named, *self.nodes]), None)
 
     @property
@@ -205,12 +205,12 @@ class Conversation:
             if not known.volume_id and not is_in_doubt(answer.code):
                 del self.made.volumes[request.name]
             return answer
-        found = CheckedVolume.of(answer.volume)
-        if known.volume_id and known.volume_id != found.volume_id:  # a second volume of the same name: delete it, too
+        volume = CheckedVolume.of(answer.volume)
+        if known.volume_id and known.volume_id != volume.volume_id:  # a second volume of the same name: delete it, too
             known = self.made.volumes[f"{request.name}, number {len(self.made.volumes) + 1}"] = MadeVolume(request)
-        known.volume_id = found.volume_id
-        self._volume_contexts[found.volume_id] = dict(answer.volume.volume_context)
-        return found
+        known.volume_id = volume.volume_id
+        self._volume_contexts[volume.volume_id] = dict(answer.volume.volume_context)
+        return volume
 
     async def delete(self, volume_id: str) -> CallRefused | None:
         request = csi.DeleteVolumeRequest(volume_id=volume_id, secrets=self.secrets_of("DeleteVolume"))
@@ -344,7 +344,7 @@ class Conversation:
 
     async def hide(self, volume_id: str, node: CheckedNode) -> CallRefused | None:
         """Undoes `show`."""
-        for use in [each for each in self.made.targets if each.volume_id == volume_id]:
+        for use in [target for target in self.made.targets if target.volume_id == volume_id]:
             if use.node_id == node.info.node_id:
                 request = csi.NodeUnpublishVolumeRequest(volume_id=volume_id, target_path=str(use.path))
                 answer = await _forgetting(self.made.targets, use, node.client.unpublish(request))
@@ -380,7 +380,7 @@ class Conversation:
                 await self.discard([volume_id])
             except CsiError:  # the driver is away: every further call would wait as long
                 break
-        left += [f"volume {each.volume_id} at {each.path} on {each.node_id}" for each in self.made.targets]
+        left += [f"volume {target.volume_id} at {target.path} on {target.node_id}" for target in self.made.targets]
         left += [f"volume {each.volume_id} staged at {each.path} on {each.node_id}" for each in self.made.staged]
         left += [f"volume {each.volume_id} published on {each.node_id}" for each in self.made.published]
         left += [f"volume {each.volume_id} ({name})" for name, each in self.made.volumes.items() if each.volume_id]

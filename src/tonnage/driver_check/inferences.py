@@ -60,11 +60,11 @@ def choice_seen(before: Sequence[int], after: Sequence[int]) -> PoolChoice | Non
 def policies_left(choices: Sequence[PoolChoice]) -> list[str]:
     """The policies that explain every choice."""
     left = []
-    if all(each.chosen_bytes == max(each.free) for each in choices):
+    if all(choice.chosen_bytes == max(choice.free) for choice in choices):
         left.append(MOST_FREE)
-    if all(each.chosen_bytes == min(each.free[place] for place in each.with_room) for each in choices):
+    if all(choice.chosen_bytes == min(choice.free[place] for place in choice.with_room) for choice in choices):
         left.append(BEST_FIT)
-    if all(each.place is not None for each in choices) and _order_of_pools(choices):
+    if all(choice.place is not None for choice in choices) and _order_of_pools(choices):
         left.append(FIRST_FIT)
     return left
 
@@ -72,12 +72,12 @@ def policies_left(choices: Sequence[PoolChoice]) -> list[str]:
 def _order_of_pools(choices: Sequence[PoolChoice]) -> list[int]:
     """An order in which the first pool with room was always chosen; empty if there is none."""
     before: dict[int, set[int]] = {}
-    for each in choices:
-        if each.place is not None:
-            for place in range(len(each.free)):
+    for choice in choices:
+        if choice.place is not None:
+            for place in range(len(choice.free)):
                 before.setdefault(place, set())
-            for place in set(each.with_room) - {each.place}:
-                before[place].add(each.place)
+            for place in set(choice.with_room) - {choice.place}:
+                before[place].add(choice.place)
     try:
         return list(TopologicalSorter(before).static_order())
     except CycleError:

@@ -92,11 +92,11 @@ class Results:
                 self.tell(name, skipped(reason))
 
     def outcome_of(self, name: str) -> CheckOutcome | None:
-        found = self.verdicts.get(name)
-        return found.outcome if found is not None else None
+        check_verdict = self.verdicts.get(name)
+        return check_verdict.outcome if check_verdict is not None else None
 
     def count(self, outcome: CheckOutcome) -> int:
-        return sum(each.outcome is outcome for each in self.verdicts.values())
+        return sum(verdict.outcome is outcome for verdict in self.verdicts.values())
 
     @property
     def is_kept(self) -> bool:

@@ -53,7 +53,7 @@ class UnreadableSecrets(TonnageError):
 def read_secrets(text: str, *, source: str) -> dict[str, dict[str, str]]:
     """Secrets by call, from csi-sanity's YAML, or one map of `key: value` for all calls. Raises UnreadableSecrets."""
     try:
-        found: list[Any] = [each.value for each in yaml_text.documents(text)]
+        found: list[Any] = [document.value for document in yaml_text.documents(text)]
     except TonnageError:
         # `from None`: the cause may show the line, and so a value.
         raise UnreadableSecrets(f"{source} is not YAML", hint="write CreateVolumeSecret: {key: value}") from None
@@ -62,7 +62,7 @@ def read_secrets(text: str, *, source: str) -> dict[str, dict[str, str]]:
         raise UnreadableSecrets(f"{source} is not a map", hint="write CreateVolumeSecret: {key: value}")
     (values,) = maps
     names_calls = any(str(name).removesuffix(_SUFFIX) in CALLS_WITH_SECRETS for name in values)
-    if not names_calls and all(isinstance(each, str) for each in values.values()):
+    if not names_calls and all(isinstance(value, str) for value in values.values()):
         return {call: dict(values) for call in CALLS_WITH_SECRETS}
     secrets: dict[str, dict[str, str]] = {}
     for name, each in values.items():

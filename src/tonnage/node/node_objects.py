@@ -77,7 +77,7 @@ def status_patch(node: Node, settings: NodeSettings, *, now: datetime) -> Doc | 
     machine["allocatable"] = {**_texts(allocatable), **dict.fromkeys(gone)}
     is_same &= [each.address for each in node.status.addresses] == [each["address"] for each in machine["addresses"]]
     is_same &= node.status.node_info.kubelet_version == KUBELET_VERSION
-    shown = {each.type: each for each in node.status.conditions}
+    shown = {condition.type: condition for condition in node.status.conditions}
     if is_same and all(_is_told(shown.get(row[0]), row, now, settings.status_report_s) for row in _CONDITIONS):
         return None
     return {"metadata": {"uid": node.uid}, "status": {**machine, "conditions": _conditions(shown.values(), now=now)}}
@@ -186,7 +186,7 @@ def _is_told(shown: NodeCondition | None, wanted: tuple[str, str, str, str], now
 
 def _conditions(shown: Iterable[NodeCondition], *, now: datetime) -> list[Doc]:
     """Every condition with a fresh heartbeat; lastTransitionTime stays where the status stays."""
-    before = {each.type: each for each in shown}
+    before = {condition.type: condition for condition in shown}
     made = []
     for type_, status, reason, message in _CONDITIONS:
         was = before.get(type_)

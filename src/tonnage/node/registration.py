@@ -70,7 +70,7 @@ def with_entry(csi_node: Doc, entry: Doc, *, count_may_change: bool = True) -> D
     if before is not None and _says(before) == _says(entry):
         return None
     changed: Doc = copy(csi_node)
-    changed.setdefault("spec", {})["drivers"] = [each for each in drivers if each is not before] + [entry]
+    changed.setdefault("spec", {})["drivers"] = [driver for driver in drivers if driver is not before] + [entry]
     return changed
 
 

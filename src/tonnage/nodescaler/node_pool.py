@@ -34,8 +34,10 @@ KINDS: Final[dict[str, type[CSINode] | type[CSIStorageCapacity]]] = {
 
 def _is_published(expected: Object, storage: Storage) -> bool:
     if isinstance(expected, CSINode):
-        found = storage.csi_nodes.get(expected.name)
-        return found is not None and all(found.driver(each.name) is not None for each in expected.spec.drivers)
+        csi_node = storage.csi_nodes.get(expected.name)
+        return csi_node is not None and all(
+            csi_node.driver(driver.name) is not None for driver in expected.spec.drivers
+        )
     assert isinstance(expected, CSIStorageCapacity)
     said = (expected.storage_class_name, expected.node_topology)
     return any((each.storage_class_name, each.node_topology) == said for each in storage.capacities.values())
@@ -164,7 +166,7 @@ def without_scaler_taints(node: Node) -> Node:
 
 def taint_of(node: Node, key: str) -> Taint | None:
     """The scaler's taint of that key; None if the node does not have it."""
-    return next((each for each in node.spec.taints if each.key == key and each.effect == NO_SCHEDULE), None)
+    return next((taint for taint in node.spec.taints if taint.key == key and taint.effect == NO_SCHEDULE), None)
 
 
 def marked_at(node: Node) -> float | None:

@@ -83,8 +83,8 @@ class PoolNodes:
 
     async def is_free(self, name: str) -> bool:
         """True if no pod is on the node or expected there, by the server: our caches may be old."""
-        found = await self._client.list(PersistentVolumeClaim)
-        claims = {claim.key: claim for claim in found.items if claim.selected_node == name}
+        object_list = await self._client.list(PersistentVolumeClaim)
+        claims = {claim.key: claim for claim in object_list.items if claim.selected_node == name}
         asked = [f"spec.nodeName={name}", f"status.nominatedNodeName={name}"]
         for fields in [*asked, "spec.nodeName="] if claims else asked:
             pods = await self._client.list(Pod, field_selector=fields)

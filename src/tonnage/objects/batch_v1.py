@@ -112,11 +112,11 @@ class Job(Object):
         return max(0, min(self.spec.parallelism, self.spec.completions - self.status.succeeded))
 
     def condition(self, kind: str) -> JobCondition | None:
-        return next((each for each in self.status.conditions if each.type == kind), None)
+        return next((condition for condition in self.status.conditions if condition.type == kind), None)
 
     def has(self, kind: str) -> bool:
-        found = self.condition(kind)
-        return found is not None and found.is_true
+        condition = self.condition(kind)
+        return condition is not None and condition.is_true
 
     @property
     def is_finished(self) -> bool:

@@ -288,7 +288,7 @@ def _plain(value: Any, written: Any) -> Any:
 def _fields(cls: type[Record]) -> dict[str, tuple[str, bool]]:
     """By wire name: a field's own name, and whether it is a part that is empty by default."""
     fields = msgspec.structs.fields(cls)
-    return {each.encode_name: (each.name, isinstance(each.default, Record)) for each in fields}
+    return {field.encode_name: (field.name, isinstance(field.default, Record)) for field in fields}
 
 
 def _convert(cls: type[R], doc: Any, kind: str) -> R:

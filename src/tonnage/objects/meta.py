@@ -130,12 +130,12 @@ class StampedMeta(ObjectMeta):
     @property
     def updated_at(self) -> datetime | None:
         """The last write by any manager; None if unknown."""
-        return max((each.time for each in self.managed_fields if each.time is not None), default=None)
+        return max((entry.time for entry in self.managed_fields if entry.time is not None), default=None)
 
     def written_at(self, manager: str) -> datetime | None:
         """The last write by one field manager; None if unknown."""
         return max(
-            (each.time for each in self.managed_fields if each.time is not None and each.manager == manager),
+            (entry.time for entry in self.managed_fields if entry.time is not None and entry.manager == manager),
             default=None,
         )
 

@@ -27,9 +27,9 @@ class NodeSelectorTerm(Record):
         if not self.match_expressions and not self.match_fields:
             return False
         try:
-            return all(each.holds(labels.get(each.key)) for each in self.match_expressions) and all(
-                _field_holds(each, node_name) for each in self.match_fields
-            )
+            return all(
+                requirement.holds(labels.get(requirement.key)) for requirement in self.match_expressions
+            ) and all(_field_holds(requirement, node_name) for requirement in self.match_fields)
         except InvalidSelector:
             return False
 
@@ -62,7 +62,7 @@ class TopologySelectorTerm(Record):
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         expressions = self.match_label_expressions
-        return bool(expressions) and all(labels.get(each.key) in each.values for each in expressions)
+        return bool(expressions) and all(labels.get(expression.key) in expression.values for expression in expressions)
 
 
 @dataclass(frozen=True, slots=True)

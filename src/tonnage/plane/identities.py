@@ -157,11 +157,11 @@ class Identities:
         now = self._clock.now()
         found = await self._client.list_docs(_ACCOUNTS, namespace=NAMESPACE)
         uids = {doc["metadata"]["name"]: doc["metadata"]["uid"] for doc in found}
-        lost = [each for each in self._tokens if uids.get(account_of(each)) != self._tokens[each].account_uid]
+        lost = [token for token in self._tokens if uids.get(account_of(token)) != self._tokens[token].account_uid]
         if lost:
             _log.warning("Accounts of programs were deleted; they are made again", programs=", ".join(lost))
             await self._ensure_objects()
-        due = [each for each in self._tokens if each in lost or self._tokens[each].is_due(now)]
+        due = [token for token in self._tokens if token in lost or self._tokens[token].is_due(now)]
         await asyncio.gather(*(self._renew(each) for each in due))
         if due:
             _log.info("Renewed tokens", programs=", ".join(due))

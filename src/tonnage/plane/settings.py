@@ -162,9 +162,9 @@ class PlaneSettings:
         try:
             with os.scandir(self.data_dir) as entries:
                 found = [
-                    each.name
-                    for each in entries
-                    if not any(os.path.samestat(each.stat(follow_symlinks=False), output) for output in outputs)
+                    entry.name
+                    for entry in entries
+                    if not any(os.path.samestat(entry.stat(follow_symlinks=False), output) for output in outputs)
                 ]
         except OSError:  # there is none, or it cannot be used: reported when it is made or locked
             return

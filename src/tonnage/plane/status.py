@@ -82,18 +82,18 @@ class ClusterStatus:
     def document(self) -> dict[str, Any]:
         """As `tonnage status -o json` shows it; nodes and pools are null while unknown."""
         pools = [
-            {"node": each.node, "storageClass": each.storage_class, "capacity": each.capacity,
-             "pools": list(each.pools), "object": each.object}
-            for each in self.pools
+            {"node": pool.node, "storageClass": pool.storage_class, "capacity": pool.capacity,
+             "pools": list(pool.pools), "object": pool.object}
+            for pool in self.pools
         ]  # fmt: skip
         return {
             "dataDir": str(self.data_dir),
             "pid": self.pid,
             "kubeconfig": str(self.data_dir / "kubeconfig"),
-            "programs": [asdict(each) for each in self.programs],
-            "nodes": None if self.problem else [asdict(each) for each in self.nodes],
+            "programs": [asdict(program) for program in self.programs],
+            "nodes": None if self.problem else [asdict(node) for node in self.nodes],
             "pools": None if self.problem else pools,
-            "faults": [asdict(each) for each in self.faults],
+            "faults": [asdict(fault) for fault in self.faults],
             "unknownContents": None
             if self.unknown_problem
             else [
@@ -211,20 +211,20 @@ async def _nodes(client: Client) -> list[PlaneNodeStatus]:
             on_node[pod.spec.node_name] = on_node.get(pod.spec.node_name, 0) + 1
     found = (await client.list(Node, retry=False)).items
     return [
-        PlaneNodeStatus(each.name, each.is_ready, each.spec.unschedulable, on_node.get(each.name, 0)) for each in found
+        PlaneNodeStatus(node.name, node.is_ready, node.spec.unschedulable, on_node.get(node.name, 0)) for node in found
     ]
 
 
 async def _pools(client: Client) -> list[PoolStatus]:
     found = [
         PoolStatus(
-            _node_of(each),
-            each.storage_class_name,
-            None if each.capacity is None else str(each.capacity),
-            tuple(str(Quantity.from_bytes(size)) for size in listed_pools(each)),
-            each.key,
+            _node_of(capacity),
+            capacity.storage_class_name,
+            None if capacity.capacity is None else str(capacity.capacity),
+            tuple(str(Quantity.from_bytes(size)) for size in listed_pools(capacity)),
+            capacity.key,
         )
-        for each in (await client.list(CSIStorageCapacity, retry=False)).items
+        for capacity in (await client.list(CSIStorageCapacity, retry=False)).items
     ]
     return sorted(found, key=lambda each: (each.node or "", each.storage_class, each.object))
 

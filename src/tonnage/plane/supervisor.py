@@ -187,7 +187,7 @@ class Supervisor:
                 raise _failure(f"{name} ended with code {child.last_code}", child.log)
 
     async def _ready_or_gone(self, child: Child) -> None:
-        waits = [asyncio.create_task(each.wait()) for each in (child.is_ready, child.gave_up, self.is_broken)]
+        waits = [asyncio.create_task(event.wait()) for event in (child.is_ready, child.gave_up, self.is_broken)]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:

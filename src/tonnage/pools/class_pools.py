@@ -48,7 +48,7 @@ class NodePools:
     def cut_to(self, most: int) -> NodePools:
         """The same for volumes with replicas on other nodes, which have so much. A pool with more is another pool then:
         of one pool the least figure counts for all classes."""
-        pools = [each if each.free_bytes <= most else Pool(f"{each.identity}/replicated", most) for each in self.pools]
+        pools = [pool if pool.free_bytes <= most else Pool(f"{pool.identity}/replicated", most) for pool in self.pools]
         return replace(self, pools=tuple(pools))
 
 

@@ -67,9 +67,9 @@ class ClassKeeper:
             await self._apply(storage_class, wanted, source.only_node)
 
     async def remove(self, all_classes: Iterable[StorageClass], source: PoolSource) -> None:
-        for each in list(all_classes):
-            if self.is_kept(each):
-                await self._apply(each, {}, source.only_node)
+        for storage_class in list(all_classes):
+            if self.is_kept(storage_class):
+                await self._apply(storage_class, {}, source.only_node)
 
     async def _apply(self, storage_class: StorageClass, wanted: dict[str, str], node: str) -> None:
         found = {key: text for key, text in storage_class.metadata.annotations.items() if key in OF_CLASSES}

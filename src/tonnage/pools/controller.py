@@ -204,20 +204,20 @@ class PoolsController:
         if is_created(capacity) and not self.objects.is_mine(capacity):
             return None
         before = self._node_of.get(key, "")
-        found, problems = self._pools_of(capacity, storage_class)
+        pools, problems = self._pools_of(capacity, storage_class)
         if self.source.only_node and self.source.only_node not in (before, self._node_of.get(key, "")):
             return None  # the copy of this program that runs there keeps it
         if is_kept_by_provisioner(capacity):
             problems = ["its pools are written by another program, its driver's provisioner: they are left alone"]
-        stale_since = self._silent_since(self._node_of.get(key, "")) if found is not None else None
+        stale_since = self._silent_since(self._node_of.get(key, "")) if pools is not None else None
         age_s = 0.0 if stale_since is None else self._ages.age_s(stale_since, stale_since)
         left_s = None if stale_since is None else self._settings.drop_after_s - age_s
         if left_s is not None and left_s <= 0:
-            found, problems = None, [*problems, f"its source has been silent since {stale_since:%Y-%m-%dT%H:%M:%SZ}"]
+            pools, problems = None, [*problems, f"its source has been silent since {stale_since:%Y-%m-%dT%H:%M:%SZ}"]
         self._problems.tell(f"CSIStorageCapacity {key}", problems)
         wanted = wanted_of(
             capacity,
-            found,
+            pools,
             source=self.source.name,
             keep_free=self._settings.keep_free,
             now=self._clock.now(),
@@ -228,10 +228,10 @@ class PoolsController:
         self._show()
         if not is_created(capacity):
             await self._apply(capacity, wanted)
-        elif found is not None and wanted:
+        elif pools is not None and wanted:
             labels = capacity.node_topology.match_labels if capacity.node_topology is not None else {}
             node = self._node_of.get(key, "").removeprefix(_ALL_NODES)
-            await self._apply(capacity, wanted, self.objects.document(NewObject(storage_class, node, labels, found)))
+            await self._apply(capacity, wanted, self.objects.document(NewObject(storage_class, node, labels, pools)))
         else:
             self._classes_changed.set()  # it is to be deleted
         return left_s if left_s is not None and left_s > 0 else None
@@ -256,7 +256,7 @@ class PoolsController:
         if self.source.compares_nodes:
             return self._found_of(storage_class).by_node.get(name), []
         names = self.source.names_of(_doc(node))
-        objects = [_doc(each) for about in self._about for called in names for each in about(called)]
+        objects = [_doc(document) for about in self._about for called in names for document in about(called)]
         published = Published([_doc(node)], objects)
         return self.source.pools_of(storage_class, published).by_node.get(name), []
 
@@ -266,7 +266,7 @@ class PoolsController:
         return self._found[storage_class.name]
 
     def _published(self) -> Published:
-        return Published([_doc(each) for each in self._nodes], [_doc(each) for kind in self._objects for each in kind])
+        return Published([_doc(node) for node in self._nodes], [_doc(each) for kind in self._objects for each in kind])
 
     def _is_dropped(self, node: str) -> bool:
         """True if nobody has updated the data about a node for too long."""
@@ -280,8 +280,8 @@ class PoolsController:
         the source's objects cannot be watched             for longer than a watch needs to come back
         the source says so itself                          a program that is run, and fails
         """
-        found = self._csi_nodes.get(node) if self.source.has_agent else None
-        if found is None or any(found.driver(driver) is not None for driver in self._settings.drivers):
+        csi_node = self._csi_nodes.get(node) if self.source.has_agent else None
+        if csi_node is None or any(csi_node.driver(driver) is not None for driver in self._settings.drivers):
             self._silent_nodes.pop(node, None)
         else:
             self._silent_nodes.setdefault(node, self._clock.now())
@@ -289,8 +289,8 @@ class PoolsController:
         return min((each for each in times if each is not None), default=None)
 
     def _out_of_step_since(self) -> datetime | None:
-        informers = [each for each in self._objects if isinstance(each, Informer)]
-        times = [each.out_of_step_since_s for each in informers if each.out_of_step_since_s is not None]
+        informers = [cache for cache in self._objects if isinstance(cache, Informer)]
+        times = [informer.out_of_step_since_s for informer in informers if informer.out_of_step_since_s is not None]
         if not times:
             return None
         silent_s = self._clock.monotonic() - min(times)

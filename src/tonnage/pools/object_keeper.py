@@ -78,7 +78,7 @@ class ObjectKeeper:
 
         `is_dropped`: the source has been silent about a node for too long; "" stands for all nodes.
         """
-        known = {each.name: each for each in classes}
+        known = {storage_class.name: storage_class for storage_class in classes}
         wanted: dict[Key, NewObject] = {}
         for name, pools in found.items():
             taken = self._taken(name)
@@ -147,7 +147,7 @@ class ObjectKeeper:
 
     def _taken(self, class_name: str) -> set[str]:
         others = [each for each in self._capacities if each.storage_class_name == class_name and not is_created(each)]
-        return {node for each in others for node in self._reached(each)}
+        return {node for capacity in others for node in self._reached(capacity)}
 
     def _reached(self, capacity: CSIStorageCapacity) -> list[str]:
         return selected_nodes(capacity.node_topology, self._nodes, self._labelled)

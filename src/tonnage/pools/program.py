@@ -167,7 +167,7 @@ class PoolsProgram:
                 _log.debug("Cannot find out what is served", error=exc.message)
 
     async def _run_command(self, command: Command) -> None:
-        told, good_at_s = ToldOnce(), self.clock.monotonic()
+        told_once, good_at_s = ToldOnce(), self.clock.monotonic()
         while True:
             started_at, output, problems = self.clock.now(), None, list[str]()
             try:
@@ -177,7 +177,7 @@ class PoolsProgram:
                 result = exc.reason if isinstance(exc, CommandFailed) else "no-pools"
                 problems.append(exc.message)
             self._metrics.ran(result)
-            told.tell(f"--command {command.words[0]}", problems)
+            told_once.tell(f"--command {command.words[0]}", problems)
             source = new = self.controller.source
             if isinstance(source, CommandPools):
                 if output is not None:

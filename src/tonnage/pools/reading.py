@@ -16,11 +16,11 @@ def bytes_of(told: Any) -> int | None:
     if isinstance(told, bool) or not isinstance(told, str | int | float) or told == "":
         return None
     try:
-        found = Quantity.of(told)
+        quantity = Quantity.of(told)
     except (InvalidQuantity, ValueError):
         return None
-    whole = found.value()
-    if Quantity.from_bytes(whole) > found:
+    whole = quantity.value()
+    if Quantity.from_bytes(whole) > quantity:
         whole -= 1
     return whole if whole >= 0 else None
 
@@ -96,15 +96,15 @@ def parameters_of(storage_class: StorageClass) -> dict[str, str]:
 
 def written_at(doc: Doc) -> datetime | None:
     """When an object was last written, by managedFields; else when it was created."""
-    times = [at for each in _managers(doc) if (at := _time(each.get("time"))) is not None]
+    times = [at for manager in _managers(doc) if (at := _time(manager.get("time"))) is not None]
     return max(times, default=_time(dig(doc, "metadata", "creationTimestamp")))
 
 
 def field_written_at(doc: Doc, *path: str) -> datetime | None:
     """When a field was last written, by managedFields, else None: a Node as a whole is written every few seconds."""
     steps = [f"f:{step}" for step in path]
-    owners = [each for each in _managers(doc) if dig(dict(each), "fieldsV1", *steps) is not None]
-    return max((at for each in owners if (at := _time(each.get("time"))) is not None), default=None)
+    owners = [manager for manager in _managers(doc) if dig(dict(manager), "fieldsV1", *steps) is not None]
+    return max((at for owner in owners if (at := _time(owner.get("time"))) is not None), default=None)
 
 
 def _managers(doc: Doc) -> Iterator[Mapping[str, Any]]:

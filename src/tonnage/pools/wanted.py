@@ -86,11 +86,11 @@ def wanted_of(
         return {}
     pools = found.largest_first[:MOST_LISTED]
     wanted = {
-        AVAILABLE_CAPACITIES: ",".join(str(Quantity.from_bytes(keep_free.of(each.free_bytes))) for each in pools)
+        AVAILABLE_CAPACITIES: ",".join(str(Quantity.from_bytes(keep_free.of(pool.free_bytes))) for pool in pools)
         or "0",
         POOLS_SOURCE: source,
     }
-    ids = [_SEPARATORS.sub("_", each.identity) for each in pools]
+    ids = [_SEPARATORS.sub("_", pool.identity) for pool in pools]
     if ids and len(set(ids)) == len(ids):
         wanted[POOL_IDS] = ",".join(ids)
     if found.free_volumes is not None:
@@ -129,9 +129,9 @@ def selected_nodes(
         return []
     pairs = list(topology.match_labels.items())
     pairs += [
-        (each.key, each.values[0])
-        for each in topology.match_expressions
-        if each.operator == "In" and len(each.values) == 1
+        (requirement.key, requirement.values[0])
+        for requirement in topology.match_expressions
+        if requirement.operator == "In" and len(requirement.values) == 1
     ]
     fewest = min((labelled(f"{key}={value}") for key, value in pairs), key=len, default=nodes)
     try:

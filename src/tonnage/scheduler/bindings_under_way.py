@@ -54,12 +54,12 @@ class _Wait:
         if self.answer.done():
             return
         try:
-            found = self._check()
+            status = self._check()
         except Exception as exc:
             self.answer.set_exception(exc)
             return
-        if found is not None:
-            self.answer.set_result(found)
+        if status is not None:
+            self.answer.set_result(status)
 
 
 class PreBindWaits:
@@ -262,5 +262,5 @@ class WaitingPod:
 
 def end_wait(waiting: Mapping[str, WaitingPod], uid: str) -> None:
     """A pod was deleted, is terminating, or has its node: if it waits in Permit, end its wait."""
-    if (found := waiting.get(uid)) is not None:
-        found.reject("", "removed")
+    if (waiting_pod := waiting.get(uid)) is not None:
+        waiting_pod.reject("", "removed")

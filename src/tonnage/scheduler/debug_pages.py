@@ -154,16 +154,16 @@ class DebugPages:
     def nominations(self) -> list[dict[str, Any]]:
         """/debug/nominations: pod, node, since when, writer, and whether room is held."""
         found = []
-        for each in self._engine.queue.nominator:
-            since, by = writer_of(each)
+        for nomination in self._engine.queue.nominator:
+            since, by = writer_of(nomination)
             found.append(
                 {
-                    "node": each.node,
-                    "nodeExists": each.node in self._engine.cluster.row_of,
-                    "pod": each.info.key,
-                    "uid": each.info.uid,
-                    "priority": each.info.priority,
-                    "holds": each.holds,
+                    "node": nomination.node,
+                    "nodeExists": nomination.node in self._engine.cluster.row_of,
+                    "pod": nomination.info.key,
+                    "uid": nomination.info.uid,
+                    "priority": nomination.info.priority,
+                    "holds": nomination.holds,
                     "since": rfc3339(since),
                     "by": by,
                 }
@@ -173,9 +173,9 @@ class DebugPages:
     def nomination_families(self) -> Iterable[Metric]:
         """How many nominations hold room now, the age of the oldest, and how many cannot come true."""
         known = list(self._engine.queue.nominator)
-        there = [each for each in known if each.node in self._engine.cluster.row_of]
-        refused = sum(not each.holds for each in there)
-        held = [writer_of(each)[0] for each in known if each.holds]
+        there = [nomination for nomination in known if nomination.node in self._engine.cluster.row_of]
+        refused = sum(not nomination.holds for nomination in there)
+        held = [writer_of(nomination)[0] for nomination in known if nomination.holds]
         oldest_s = (self._engine.clock.now() - min(held)).total_seconds() if held else 0.0
         yield from _gauges(_NOMINATIONS, (), {(): len(held)}, {(): max(oldest_s, 0.0)})
         unreachable = {("node-missing",): len(known) - len(there), ("refused",): refused}
@@ -212,13 +212,13 @@ class DebugPages:
         """The storage of the cluster in numbers: capacity by class, attached volumes by driver."""
         now = self._engine.clock.now()
         objects, free, largest, oldest_s = (defaultdict[tuple[str], float](float) for _ in range(4))
-        for each in self._engine.cluster.storage.capacities.values():
-            key = (each.storage_class_name,)
+        for capacity in self._engine.cluster.storage.capacities.values():
+            key = (capacity.storage_class_name,)
             objects[key] += 1
-            free[key] += max(free_bytes(each) or 0, 0)
-            largest[key] = max(largest[key], largest_volume(each))
-            if each.figures_at is not None:
-                oldest_s[key] = max(oldest_s[key], (now - each.figures_at).total_seconds())
+            free[key] += max(free_bytes(capacity) or 0, 0)
+            largest[key] = max(largest[key], largest_volume(capacity))
+            if capacity.figures_at is not None:
+                oldest_s[key] = max(oldest_s[key], (now - capacity.figures_at).total_seconds())
         total, free_on, total_on = storage_totals(self._engine.cluster)
         yield from _gauges(_BY_CLASS, ("storage_class",), objects, free, largest, total, oldest_s)
         yield from _gauges(_BY_CLASS_AND_NODE, ("storage_class", "node"), free_on, total_on)

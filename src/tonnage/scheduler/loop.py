@@ -289,16 +289,16 @@ class SchedulingLoop:
             nomination = withdrawn if outcome is not None and outcome.result.withdraws_nomination else None
             self._requeue(queued, plugins, "Unschedulable", message, nomination=nomination)
             return
-        found, plugin = outcome.result, outcome.plugin
-        self._preemptions.hold_back(plugin, queued, found)
+        result, plugin = outcome.result, outcome.plugin
+        self._preemptions.hold_back(plugin, queued, result)
         try:
-            message, nomination = diagnosis.told(), found.nominated_node or None
+            message, nomination = diagnosis.told(), result.nominated_node or None
             is_back = self._put_back(queued, plugins, "Unschedulable", message, nomination=nomination)
             if not is_back or self._context.is_deposed:
                 self._engine.preemption_ends(plugin, queued.info)
                 return
-            told = self.pod_status.failed(queued.info, "Unschedulable", message, nomination=nomination)
-            self._start(self._preemptions.carry_out(self._preemptions.begin(plugin, queued, found), told))
+            coroutine = self.pod_status.failed(queued.info, "Unschedulable", message, nomination=nomination)
+            self._start(self._preemptions.carry_out(self._preemptions.begin(plugin, queued, result), coroutine))
         except Exception:
             self._engine.preemption_ends(plugin, queued.info)
             raise

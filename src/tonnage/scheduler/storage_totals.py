@@ -79,8 +79,8 @@ def _with_totals(
     """Each object with its free bytes and all its bytes."""
     used, known = _used_bytes(volumes, classes), list(capacities)
     names: dict[Hashable, set[str]] = defaultdict(set)
-    for each in classes.values():
-        names[_disks(each)].add(each.name)
+    for storage_class in classes.values():
+        names[_disks(storage_class)].add(storage_class.name)
     for capacity in known:
         names[_pools(classes, capacity)].add(capacity.storage_class_name)
     for capacity in known:
@@ -95,10 +95,10 @@ def _with_totals(
 
 def _pools(classes: Classes, capacity: CSIStorageCapacity) -> Hashable:
     """What objects of the same pools have in common: their ids and place, else the disks of their class."""
-    found, ids = classes.get(capacity.storage_class_name), frozenset(pool_ids_of(capacity))
-    if found is None:
+    storage_class, ids = classes.get(capacity.storage_class_name), frozenset(pool_ids_of(capacity))
+    if storage_class is None:
         return capacity.storage_class_name
-    return (found.provisioner, tuple(_labels(capacity)), ids) if ids else _disks(found)
+    return (storage_class.provisioner, tuple(_labels(capacity)), ids) if ids else _disks(storage_class)
 
 
 def _disks(found: StorageClass) -> Hashable:

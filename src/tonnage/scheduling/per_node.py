@@ -46,11 +46,11 @@ class NodeFilter(FilterPlugin):
         if not refused:
             return None
         unnamed = (f"node(s) were refused by plugin {self.name}",)
-        reasons = with_reasons((), [each for answer in refused.values() for each in answer.reasons or unnamed])
+        reasons = with_reasons((), [reason for answer in refused.values() for reason in answer.reasons or unnamed])
         bits = np.zeros(len(asked), dtype=np.int64)
         final = np.zeros(len(asked), dtype=np.bool_)
         for place, answer in refused.items():
-            bits[place] = sum({1 << reason_place(reasons, each) for each in answer.reasons or unnamed})
+            bits[place] = sum({1 << reason_place(reasons, reason) for reason in answer.reasons or unnamed})
             final[place] = answer.code is Code.UNRESOLVABLE
         return Judgement(bits, reasons, final)
 

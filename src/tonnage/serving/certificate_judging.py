@@ -88,8 +88,8 @@ def judged(
     """Verify everything but the time; returns the validity. Raises InvalidCertificate."""
     try:
         chain = _chain(found, [each for each in authorities if may_sign(each)], [*shown_beside][:MOST_BETWEEN])
-        for each in chain[:-1]:
-            _check_purpose(each)
+        for certificate in chain[:-1]:
+            _check_purpose(certificate)
         for extension in found.extensions:
             if extension.critical and extension.oid not in _UNDERSTOOD:
                 raise InvalidCertificate("x509: unhandled critical extension")
@@ -115,8 +115,8 @@ def may_sign(authority: x509.Certificate, *, below: int = 0) -> bool:
         return False
     if not limit.ca or (limit.path_length is not None and limit.path_length < below):
         return False
-    usage = next((each.value for each in extensions if isinstance(each.value, x509.KeyUsage)), None)
-    limits = {each.oid for each in extensions if each.critical} - _OF_AUTHORITIES
+    usage = next((extension.value for extension in extensions if isinstance(extension.value, x509.KeyUsage)), None)
+    limits = {extension.oid for extension in extensions if extension.critical} - _OF_AUTHORITIES
     return not limits and (usage is None or usage.key_cert_sign)
 
 

@@ -117,7 +117,7 @@ def where_all_stand() -> str:
         frames = task.get_stack(limit=_DEEPEST)
         where = "".join(traceback.format_list(traceback.StackSummary.extract((each, each.f_lineno) for each in frames)))
         parts.append(f"task {task.get_name()} {getattr(task.get_coro(), '__qualname__', '?')}\n{where}")
-    names = {each.ident: each.name for each in threading.enumerate()}
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
     for ident, frame in sys._current_frames().items():
         parts.append(f"thread {names.get(ident, ident)}\n{''.join(traceback.format_stack(frame, limit=_DEEPEST))}")
     return "\n".join(parts)

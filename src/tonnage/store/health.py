@@ -87,7 +87,7 @@ class StoreHealth:
         return True
 
     def discarded(self, revisions: set[int]) -> None:
-        left = [each for each in self.damage if each.revision not in revisions]
+        left = [damage for damage in self.damage if damage.revision not in revisions]
         self.damage_count -= len(self.damage) - len(left)
         self.damage = left
 

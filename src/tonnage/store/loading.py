@@ -139,9 +139,9 @@ class Scan:
         if revision <= self._compacted:
             self._below += 1
         if checksum != row_checksum(revision, key, previous, follows, deleted, document):
-            found = Damage(key, revision, "its checksum does not match")
+            damage = Damage(key, revision, "its checksum does not match")
             self._suspects[revision] = _Suspect(key, previous if isinstance(previous, int) else 0, row)
-            return found
+            return damage
         if follows > last and follows > self._whole_after:
             self._missing[follows] = ""
         if self._suspects and previous in self._suspects:
@@ -186,7 +186,7 @@ class Scan:
                 loaded.tombstones[key] = revision
             else:
                 loaded.records[key] = (revision, document)
-        loaded.floor = min(max([self._floor, *(each.revision for each in loaded.damage)]), loaded.revision)
+        loaded.floor = min(max([self._floor, *(damage.revision for damage in loaded.damage)]), loaded.revision)
         # A lost end stays a gap: the next row follows what was there, not what is left.
         loaded.last_row = loaded.revision if loaded.revision in self._missing else max([self._last_sound, *within])
         return loaded

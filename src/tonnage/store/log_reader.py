@@ -97,9 +97,9 @@ class LogReader:
             # A tombstone always had a state before it. If that was damaged, only the final state is left.
             before = record if deleted else None
             if row[7] is not None:
-                found, was_deleted = self._sound(row[7:], reached=row[0])
+                store_record, was_deleted = self._sound(row[7:], reached=row[0])
                 if not was_deleted:
-                    before = found
+                    before = store_record
             events.append(event_of(record, before, deleted=deleted))
         return Stretch(events, reached)
 

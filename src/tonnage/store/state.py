@@ -113,7 +113,7 @@ class KeptOut:
         self._path = path
         self._rows = loaded.kept_out
         self._intact = loaded.intact
-        self._damage = {each.revision: each for each in loaded.damage}
+        self._damage = {damage.revision: damage for damage in loaded.damage}
 
     def __contains__(self, key: str) -> bool:
         return key in self._rows

@@ -256,8 +256,8 @@ class Store:
             raise KeyMissing(key, verb)
         elif before.revision != expected:
             raise StaleRevision(verb, expected, before)
-        if fence is not None and not fence.holds(found := self._state.get(fence.key)):
-            raise FenceBroken(verb, key, fence.key, found)
+        if fence is not None and not fence.holds(store_record := self._state.get(fence.key)):
+            raise FenceBroken(verb, key, fence.key, store_record)
         # From here to `submit` nothing waits, so the writer's queue is in revision order.
         revision = self._assigned + 1
         document = render(revision)

@@ -284,7 +284,7 @@ async def old_figures_are_used_again_and_again(runner: StoryRunner) -> None:
 
     async def refused() -> int:
         found = await runner.events("ProvisioningFailed")
-        return len({each.involved_object.name for each in found}) if len(found) >= 3 else 0
+        return len({event.involved_object.name for event in found}) if len(found) >= 3 else 0
 
     count = await runner.until("the driver to refuse volumes", refused)
     runner.check("volumes are refused that should never have been asked for", count >= 3, f"{count} claims")

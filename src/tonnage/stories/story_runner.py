@@ -93,7 +93,7 @@ class StoryRunner:
 
         async def is_clear() -> bool:
             volumes = (await self.client.list(PersistentVolume)).items
-            namespaces = {each.name for each in (await self.client.list(Namespace)).items}
+            namespaces = {namespace.name for namespace in (await self.client.list(Namespace)).items}
             return not volumes and self.namespace not in namespaces
 
         try:
@@ -206,8 +206,8 @@ class StoryRunner:
     async def running(self, name: str, timeout_s: float = PATIENCE_S) -> Pod:
         async def runs() -> Pod | None:
             with suppress(NotFound):
-                found = await self.pod(name)
-                return found if found.status.phase == "Running" and not found.metadata.is_terminating else None
+                pod = await self.pod(name)
+                return pod if pod.status.phase == "Running" and not pod.metadata.is_terminating else None
             return None
 
         return await self.until(f"{name} to run", runs, timeout_s)
@@ -236,9 +236,9 @@ class StoryRunner:
     async def capacity(self) -> dict[str, CSIStorageCapacity]:
         found: Iterable[CSIStorageCapacity] = (await self.client.list(CSIStorageCapacity)).items
         return {
-            each.node_topology.match_labels.get(TOPOLOGY_KEY, ""): each
-            for each in found
-            if each.node_topology is not None
+            capacity.node_topology.match_labels.get(TOPOLOGY_KEY, ""): capacity
+            for capacity in found
+            if capacity.node_topology is not None
         }
 
     def check(self, claim: str, true: bool, found: object = "") -> None:

@@ -90,10 +90,10 @@ def copied(replica: Replica, name: str, claim_names: Mapping[str, str] | None = 
             labels[POD_INDEX] = str(ordinal_of(name))
     metadata = replace(old.metadata, name=name, uid=uid_of("Pod", namespace, name), labels=labels)
     names = {claim.name: _renamed(claim.name, old.name, name) for claim in replica.claims} | dict(claim_names or {})
-    volumes = tuple(_volume(each, names) for each in old.spec.volumes)
+    volumes = tuple(_volume(volume, names) for volume in old.spec.volumes)
     hostname = name if old.spec.hostname == old.name else old.spec.hostname
     pod = replace(old, metadata=metadata, spec=replace(old.spec, hostname=hostname, volumes=volumes))
-    claims = tuple(_claim(each, names[each.name], old, pod) for each in replica.claims)
+    claims = tuple(_claim(claim, names[claim.name], old, pod) for claim in replica.claims)
     return Replica(pod, claims)
 
 
@@ -114,8 +114,8 @@ def _volume(volume: Volume, names: dict[str, str]) -> Volume:
 def _claim(claim: PersistentVolumeClaim, name: str, old: Pod, new: Pod) -> PersistentVolumeClaim:
     uid = uid_of("PersistentVolumeClaim", claim.namespace, name)
     owners = tuple(
-        replace(each, name=new.name, uid=new.uid) if each.uid == old.uid else each
-        for each in claim.metadata.owner_references
+        replace(owner, name=new.name, uid=new.uid) if owner.uid == old.uid else owner
+        for owner in claim.metadata.owner_references
     )
     return replace(claim, metadata=replace(claim.metadata, name=name, uid=uid, owner_references=owners))
 
@@ -293,6 +293,6 @@ class WorkloadExpander:
 
 def _is_of(found: ReplicaSet, deployment: Deployment) -> bool:
     """Whether a set that is there holds the Deployment's present template, made by whichever controller."""
-    owned = any(each.controller and each.uid == deployment.uid for each in found.metadata.owner_references)
+    owned = any(owner.controller and owner.uid == deployment.uid for owner in found.metadata.owner_references)
     newest = found.metadata.annotations.get("deployment.kubernetes.io/revision")
     return owned and bool(newest) and newest == deployment.metadata.annotations.get("deployment.kubernetes.io/revision")

@@ -89,7 +89,7 @@ def decided_on(
 
 
 def score_weights(profile: ResolvedProfile) -> dict[str, int]:
-    return {each.name: each.weight for each in profile.plugins_at(ExtensionPoint.SCORE)}
+    return {plugin.name: plugin.weight for plugin in profile.plugins_at(ExtensionPoint.SCORE)}
 
 
 def remark_on(pod: Pod, memory: SchedulerMemory | None = None) -> str:
@@ -146,7 +146,7 @@ def profile_for(
     if profile is not None:
         return profile
     if not is_default:
-        names = ", ".join(each.scheduler_name for each in configuration.profiles)
+        names = ", ".join(resolved_profile.scheduler_name for resolved_profile in configuration.profiles)
         raise TonnageError(
             f"{pod.key} asks for schedulerName {wanted}, and {configuration.source} has no such profile",
             hint=f"its profiles are {names}",
@@ -165,7 +165,7 @@ class RoomRemarks:
     def __init__(self, objects: Iterable[Object]) -> None:
         known = list(objects)
         capacities = (each for each in known if isinstance(each, CSIStorageCapacity))
-        self._vague = frozenset(each.storage_class_name for each in capacities if not listed_pools(each))
+        self._vague = frozenset(capacity.storage_class_name for capacity in capacities if not listed_pools(capacity))
         classes = (each for each in known if isinstance(each, StorageClass))
         self._copies = {each.name: each.volume_copies for each in classes if each.volume_copies > 1}
 
@@ -301,16 +301,16 @@ class DecisionSequence:
         if self._is_default and pod.spec.scheduler_name not in self._names:
             self._say(asks_for_another(pod), once_for=pod.spec.scheduler_name)
         if nobody := self.nobody_schedules(pod):
-            found = self.replay.engine.explain(pod)
-            found.held_back = nobody
-            return found
+            explanation = self.replay.engine.explain(pod)
+            explanation.held_back = nobody
+            return explanation
         claims = map(self.replay.engine.cluster.storage.claims.get, PodInfo(pod).claim_keys)
-        for sentence in self._remarks.about({each.class_name for each in claims if each and not each.is_bound}):
+        for sentence in self._remarks.about({claim.class_name for claim in claims if claim and not claim.is_bound}):
             self._say(sentence)
-        found = self.replay.schedule(pod.key)
-        if found.preemption is not None:
-            self.replay.nominate(pod.key, found.preemption.node)
-        return found
+        explanation = self.replay.schedule(pod.key)
+        if explanation.preemption is not None:
+            self.replay.nominate(pod.key, explanation.preemption.node)
+        return explanation
 
     def quickly_decide(self, pod: Pod) -> tuple[str, str, Diagnosis | None]:
         """The same without an account: (where it goes, why nowhere, and why there on each node)."""
@@ -331,7 +331,7 @@ class DecisionSequence:
             return nobody
         profile = self.replay.engine.profile_of(pod)
         info = PodInfo(pod)
-        asked = (each.pre_enqueue(info) for each in profile.rules.pre_enqueue) if profile is not None else ()
+        asked = (plugin.pre_enqueue(info) for plugin in profile.rules.pre_enqueue) if profile is not None else ()
         return next((status.message for status in asked if not status.is_success), "")
 
     def _say(self, sentence: str, once_for: str = "") -> None:

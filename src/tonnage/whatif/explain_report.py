@@ -93,24 +93,24 @@ def _source_head(kinds: set[str]) -> str:
 
 
 def claim_sentences(account: NodeAccount) -> Iterator[str]:
-    for each in account.claims:
-        takes, source = _takes(each), _source(each)
-        grade = f"; the fit is {each.supply.grade}" if each.supply.grade else ""
-        if each.kind == BOUND:
-            yield f"{each.claim} is bound to {each.volume}"
-        elif each.kind == STATIC:
-            yield f"{each.claim} takes the volume {each.volume}"
-        elif each.miss is None:
-            what = "is rebuilt here, and takes" if each.kind == REBUILD else "takes"
-            yield f"{each.claim} {what} {takes} ({source}{grade})"
+    for claim in account.claims:
+        takes, source = _takes(claim), _source(claim)
+        grade = f"; the fit is {claim.supply.grade}" if claim.supply.grade else ""
+        if claim.kind == BOUND:
+            yield f"{claim.claim} is bound to {claim.volume}"
+        elif claim.kind == STATIC:
+            yield f"{claim.claim} takes the volume {claim.volume}"
+        elif claim.miss is None:
+            what = "is rebuilt here, and takes" if claim.kind == REBUILD else "takes"
+            yield f"{claim.claim} {what} {takes} ({source}{grade})"
 
 
 def _print_bad_orders(accounts: Iterable[tuple[str, NodeAccount]], page: TextPage) -> None:
     """Fits that depend on the order of the claims: a safe order, an unsafe one, and their nodes."""
     found: dict[str, dict[str, None]] = {}
     for name, account in accounts:
-        for each in account.claims:
-            if each.miss is None and (told := "; ".join(_orders_told(each.supply))):
+        for claim in account.claims:
+            if claim.miss is None and (told := "; ".join(_orders_told(claim.supply))):
                 found.setdefault(told, {})[name] = None
     for told, nodes in list(found.items())[:_MOST_BAD_ORDERS]:
         page.say(text(f"{told} ({named(list(nodes))})", style="dim"))
@@ -128,7 +128,7 @@ def _orders_told(supply: Supply) -> Iterator[str]:
 def _grouped(accounts: Iterable[tuple[str, NodeAccount]]) -> Iterable[_Group]:
     found: dict[tuple[tuple[str, ...], ...], _Group] = {}
     for name, account in accounts:
-        cells = tuple(_cells(each) for each in account.claims)
+        cells = tuple(_cells(claim) for claim in account.claims)
         group = found.setdefault(cells, _Group(cells, [], [{} for _ in cells]))
         group.nodes.append(name)
         for sources, each in zip(group.sources, account.claims, strict=True):
@@ -207,14 +207,14 @@ def print_explanation(explanation: Explanation, weights: Mapping[str, int], page
     """Write an explanation as tables. `weights` are the score weights of the profile."""
     for line in _headline(explanation):
         page.say(line)
-    feasible = [each for each in explanation.nodes if each.feasible and not each.passed_over]
-    passed_over = [each for each in explanation.nodes if each.passed_over]
-    refused = [each for each in explanation.nodes if not each.feasible]
+    feasible = [answer for answer in explanation.nodes if answer.feasible and not answer.passed_over]
+    passed_over = [answer for answer in explanation.nodes if answer.passed_over]
+    refused = [answer for answer in explanation.nodes if not answer.feasible]
     if feasible:
         page.blank()
         _print_feasible(explanation.node, feasible, weights, page)
-    for each in passed_over[:MAX_ROWS]:
-        page.say(text(f"{each.name} fits, and {each.passed_over}", style="yellow"))
+    for answer in passed_over[:MAX_ROWS]:
+        page.say(text(f"{answer.name} fits, and {answer.passed_over}", style="yellow"))
     page.more(len(passed_over) - MAX_ROWS, "more that failed the pod lately")
     if refused:
         page.blank()
@@ -255,10 +255,10 @@ def preemption_sentence(found: PreemptionAnswer) -> str:
 
 def _print_feasible(chosen: str, nodes: Sequence[NodeAnswer], weights: Mapping[str, int], page: TextPage) -> None:
     shown = list(nodes[:MAX_ROWS])
-    if chosen not in {each.name for each in shown}:  # nominated, and not among the best
-        shown[-1:] = [each for each in nodes if each.name == chosen]
+    if chosen not in {answer.name for answer in shown}:  # nominated, and not among the best
+        shown[-1:] = [answer for answer in nodes if answer.name == chosen]
     plugins = list(nodes[0].scores)
-    scores = {name: [each.scores[name] for each in nodes] for name in plugins}
+    scores = {name: [answer.scores[name] for answer in nodes] for name in plugins}
     spread = {name: max(found) - min(found) for name, found in scores.items()}
     telling = [name for name in plugins if spread[name]]
     table = _feasible_table(chosen, shown, telling, [], weights)
@@ -280,14 +280,14 @@ def _feasible_table(
     heads = ["TOTAL", *(_short(name, weights) for name in telling)] if is_scored else []
     heads += [_OTHERS] if rest else []
     rows = []
-    for each in shown:
-        is_chosen = each.name == chosen
-        cells = [text(f"{'*' if is_chosen else ' '} {each.name}", style="bold green" if is_chosen else "")]
+    for answer in shown:
+        is_chosen = answer.name == chosen
+        cells = [text(f"{'*' if is_chosen else ' '} {answer.name}", style="bold green" if is_chosen else "")]
         if is_scored:
-            cells.append(text(str(each.total), style="bold"))
-            cells += [text(str(each.scores[name])) for name in telling]
+            cells.append(text(str(answer.total), style="bold"))
+            cells += [text(str(answer.scores[name])) for name in telling]
         if rest:
-            cells.append(text(str(sum(each.scores[name] for name in rest))))
+            cells.append(text(str(sum(answer.scores[name] for name in rest))))
         rows.append(cells)
     return FittedTable(("  NODE", *heads), "n" + "1" * len(heads), rows)
 
@@ -301,7 +301,7 @@ def _footnotes(
 ) -> Iterable[str]:
     best = nodes[0]
     if len(nodes) > len(shown):
-        totals = [each.total for each in nodes]
+        totals = [answer.total for answer in nodes]
         yield f"… and {len(nodes) - len(shown):,} more that fit, with totals down to {min(totals)}"
     if not best.scores:
         yield "the only node that fits; it is not scored"
@@ -311,7 +311,7 @@ def _footnotes(
     if alike:
         told = ", ".join(f"{_short(name, weights)} {best.scores[name]}" for name in alike)
         yield f"the same on all of them: {told}"
-    ties = sum(each.total == best.total for each in nodes)
+    ties = sum(answer.total == best.total for answer in nodes)
     if ties > 1:
         yield f"{ties:,} nodes share the best total; one is drawn at random, always the same one for the same input"
 
@@ -327,8 +327,8 @@ def _short(plugin: str, weights: Mapping[str, int]) -> str:
 def refused_together(nodes: Iterable[NodeAnswer]) -> list[tuple[tuple[str, tuple[str, ...]], list[NodeAnswer]]]:
     """Refused nodes by plugin and reasons, largest group first."""
     groups: dict[tuple[str, tuple[str, ...]], list[NodeAnswer]] = {}
-    for each in nodes:
-        groups.setdefault((each.rejected_by, each.reasons), []).append(each)
+    for answer in nodes:
+        groups.setdefault((answer.rejected_by, answer.reasons), []).append(answer)
     return sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
 
 
@@ -338,7 +338,7 @@ def _print_refused(nodes: Sequence[NodeAnswer], page: TextPage) -> None:
     heads = ("REFUSED", "BY", "WHY", *(["NEAREST MISS"] if any(misses) else []), "NODES")
     rows: list[Row] = []
     for ((plugin, reasons), refused), miss in zip(ordered[:MAX_ROWS], misses, strict=True):
-        where = text(named([each.name for each in refused]), style="dim")
+        where = text(named([answer.name for answer in refused]), style="dim")
         missed = [miss] if any(misses) else []
         rows.append((f"{len(refused):,}", plugin, text(", ".join(reasons), style="red"), *missed, where))
     page.table(FittedTable(heads, "1" + "w" * (len(heads) - 1), rows))
@@ -348,12 +348,12 @@ def _print_refused(nodes: Sequence[NodeAnswer], page: TextPage) -> None:
 
 def nearest_node(refused: Sequence[NodeAnswer]) -> str:
     """The refused node that came nearest to fitting; empty when unknown."""
-    return min(((each.miss, each.name) for each in refused if each.miss is not None), default=(None, ""))[1]
+    return min(((answer.miss, answer.name) for answer in refused if answer.miss is not None), default=(None, ""))[1]
 
 
 def nearest_miss(refused: Sequence[NodeAnswer]) -> str:
     """What storage the nearest refused node lacks, and what would help other nodes."""
-    misses = [(miss, each.name) for each in refused if (miss := each.miss) is not None]
+    misses = [(miss, answer.name) for answer in refused if (miss := answer.miss) is not None]
     if not misses:
         return ""
     nearest, name = min(misses)

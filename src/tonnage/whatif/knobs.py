@@ -122,7 +122,7 @@ def slots_knob(csi_node: CSINode, driver: str, most: int = _MOST_SLOTS) -> Knob:
 
 def pool_knob(sharing: Sequence[CSIStorageCapacity], most: int, where: str = "on {node}") -> Knob:
     """One purchase for all classes that share the pools."""
-    classes = " and ".join(sorted({each.storage_class_name for each in sharing}))
+    classes = " and ".join(sorted({capacity.storage_class_name for capacity in sharing}))
 
     def told(more: int) -> str:
         return f"one more pool of {Quantity.from_bytes(more)} of class {classes} {where}"
@@ -155,9 +155,9 @@ def _number(resource: str, amount: Quantity) -> int:
 
 def class_knobs(claims: Sequence[PersistentVolumeClaim], classes: Iterable[StorageClass]) -> Iterator[Knob]:
     """The claims of one class in another."""
-    known = sorted(each.name for each in classes if each.waits_for_consumer)[:_MOST_CLASSES]
-    for old in sorted({each.class_name for each in claims}):
-        mine = tuple(each for each in claims if each.class_name == old)
+    known = sorted(storage_class.name for storage_class in classes if storage_class.waits_for_consumer)[:_MOST_CLASSES]
+    for old in sorted({claim.class_name for claim in claims}):
+        mine = tuple(claim for claim in claims if claim.class_name == old)
         yield from (_class_knob(mine, old, new) for new in known if new != old)
 
 
@@ -170,7 +170,7 @@ def _class_knob(claims: tuple[PersistentVolumeClaim, ...], old: str, new: str) -
 
 def request_knobs(pod: Pod, claims: Sequence[PersistentVolumeClaim]) -> Iterator[Knob]:
     """Less of one thing, down to half of it: more than that would be another workload."""
-    yield from (claim_knob(each) for each in claims)
+    yield from (claim_knob(claim) for claim in claims)
     for place, container in enumerate(pod.spec.containers):
         for name in (CPU, MEMORY):
             if name in container.resources.requests:
@@ -221,7 +221,7 @@ def unbound(claim: PersistentVolumeClaim) -> PersistentVolumeClaim:
 
 
 def _uncordoned(node: Node) -> Node:
-    taints = tuple(each for each in node.spec.taints if each.key != UNSCHEDULABLE)
+    taints = tuple(taint for taint in node.spec.taints if taint.key != UNSCHEDULABLE)
     return _with_spec(node, unschedulable=False, taints=taints)
 
 
@@ -255,7 +255,7 @@ def unused_claims(objects: Iterable[Object], but_by: Key = "") -> Iterator[Unuse
     """Claims that no pod uses, but for the pod `but_by`, and whose volume is deleted with them."""
     known = list(objects)
     pods = [each for each in known if isinstance(each, Pod) and not each.is_terminal and each.key != but_by]
-    used = {key for each in pods for key in each.claim_keys()}
+    used = {key for pod in pods for key in pod.claim_keys()}
     nodes = [each for each in known if isinstance(each, Node)]
     volumes = {each.name: each for each in known if isinstance(each, PersistentVolume)}
     claims = [each for each in known if isinstance(each, PersistentVolumeClaim)]

@@ -129,10 +129,10 @@ _SUFFIXES = (".json", ".yaml", ".yml")
 
 
 def _by_kind(resources: Iterable[Resource]) -> dict[tuple[str, str], Resource]:
-    return {(each.api_version, each.kind): each for each in resources}
+    return {(resource.api_version, resource.kind): resource for resource in resources}
 
 
-READ = _by_kind((*(resource_of(each.cls) for each in READ_KINDS), resource_of(PriorityClass)))
+READ = _by_kind((*(resource_of(read_kind.cls) for read_kind in READ_KINDS), resource_of(PriorityClass)))
 """Kinds that decisions read, by apiVersion and kind; PriorityClasses are read when a pod is created."""
 
 READ_BY_CREATION: tuple[Resource, ...] = (
@@ -142,7 +142,7 @@ READ_BY_CREATION: tuple[Resource, ...] = (
     BY_KIND["node.k8s.io/v1", "RuntimeClass"],
 )
 """Kinds that only the creation of pods and claims reads."""
-RULES = _by_kind(each for each in READ_BY_CREATION if each not in READ.values())
+RULES = _by_kind(resource for resource in READ_BY_CREATION if resource not in READ.values())
 """Kinds of `READ_BY_CREATION` that decisions do not read: they are kept as documents."""
 
 WORKLOADS = _by_kind((resource_of(CronJob), resource_of(DaemonSet), resource_of(Deployment), resource_of(Job)))
@@ -176,7 +176,7 @@ class Manifests:
     warnings: list[str] = field(default_factory=list)
 
     def of(self, kind: str) -> Iterator[Manifest]:
-        return (each for each in self.by_key.values() if each.resource.kind == kind)
+        return (manifest for manifest in self.by_key.values() if manifest.resource.kind == kind)
 
     @property
     def passed_over_counts(self) -> str:
@@ -197,13 +197,13 @@ def read(
     `without` is a file in one of the folders that holds no manifests. Workloads that decisions do not read are skipped
     unless `with_workloads`.
     """
-    found, names = Manifests(), NameGenerator(random.Random(0))
+    manifests, names = Manifests(), NameGenerator(random.Random(0))
     kinds = READ | RULES | WORKLOADS if with_workloads else READ | RULES
-    for origin, doc in _all_objects(sources, without, stdin, found.warnings):
-        _take(found, origin, doc, names, kinds)
-    if not found.by_key and not found.rules and not found.passed_over:
+    for origin, doc in _all_objects(sources, without, stdin, manifests.warnings):
+        _take(manifests, origin, doc, names, kinds)
+    if not manifests.by_key and not manifests.rules and not manifests.passed_over:
         raise TonnageError(f"there is no object in {', '.join(map(_shown, sources))}")
-    return found
+    return manifests
 
 
 def documents_in(sources: Sequence[str]) -> Iterator[tuple[Origin, Resource, Doc]]:
@@ -227,13 +227,13 @@ def documents_in(sources: Sequence[str]) -> Iterator[tuple[Origin, Resource, Doc
 def objects_at(origin: Origin, value: Any, names: NameGenerator, warnings: list[str]) -> Iterator[Manifest]:
     """The objects of a value in another file. Raises BrokenManifest, also for kinds that are not read."""
     for place, doc in _objects(origin, value):
-        found = Manifests(warnings=warnings)
-        _take(found, place, doc, names, READ)
-        if found.passed_over:
+        manifests = Manifests(warnings=warnings)
+        _take(manifests, place, doc, names, READ)
+        if manifests.passed_over:
             kinds = ", ".join(sorted(kind for _, kind in READ))
             problem = f"kind={doc['kind']} of apiVersion {doc['apiVersion']} is not a kind that decisions read"
             raise BrokenManifest(place, problem, field="kind", hint=f"leave it out; decisions read {kinds}")
-        yield from found.by_key.values()
+        yield from manifests.by_key.values()
 
 
 # -- files ------------------------------------------------------------------------------------------------------------

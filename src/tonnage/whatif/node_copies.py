@@ -66,7 +66,7 @@ class NodeReach:
 
     def _candidates(self, requirements: Iterable[Requirement]) -> Iterable[str]:
         """A superset of the nodes that meet these requirements: those with a label of the narrowest requirement."""
-        asked = [each for each in requirements if each.operator == "In"]
+        asked = [requirement for requirement in requirements if requirement.operator == "In"]
         with_label = (set().union(*(self._by_label.get((each.key, v), ()) for v in each.values)) for each in asked)
         return min(with_label, key=len, default=self._nodes)
 
@@ -99,16 +99,16 @@ def emptied(node: Node, objects: Iterable[Object]) -> list[Object]:
     classes = {each.name: each for each in known if isinstance(each, StorageClass)}
     for volume in volumes_on(node, known):
         here = [each for each in own.values() if isinstance(each, CSIStorageCapacity)]
-        of_class = next((each for each in here if each.storage_class_name == volume.class_name), None)
+        of_class = next((capacity for capacity in here if capacity.storage_class_name == volume.class_name), None)
         if of_class is not None:
             size, ids = volume_bytes(volume, classes.get(volume.class_name)), ids_largest_first(of_class)
             sharing = sharing_pools(of_class, [*classes.values(), *here])
             roomier = (
                 with_more_in(ids[0], size, of_class, here)
                 if ids
-                else [with_more_room(each, size, as_pool=False) for each in sharing]
+                else [with_more_room(capacity, size, as_pool=False) for capacity in sharing]
             )
-            own.update(((type(each), each.key), with_one_more_volume(each)) for each in roomier)
+            own.update(((type(capacity), capacity.key), with_one_more_volume(capacity)) for capacity in roomier)
     return list(own.values())
 
 
@@ -146,8 +146,8 @@ def with_more_room(
     if ids:
         ids = ids_largest_first(capacity)
     if not is_listed:
-        told = capacity.capacity or capacity.maximum_volume_size
-        pools = [told.value() if told is not None else 0]
+        quantity = capacity.capacity or capacity.maximum_volume_size
+        pools = [quantity.value() if quantity is not None else 0]
     if as_pool and is_listed:
         pools.append(size_bytes)
         ids += [_NEW_POOL] if ids else []
@@ -243,12 +243,12 @@ def _renamed(found: Object, like: str, name: str) -> Object:
     if isinstance(found, CSIStorageCapacity) and found.node_topology is not None:
         matched = {key: name if value == like else value for key, value in found.node_topology.match_labels.items()}
         ruled = tuple(
-            replace(each, values=tuple(name if value == like else value for value in each.values))
-            for each in found.node_topology.match_expressions
+            replace(requirement, values=tuple(name if value == like else value for value in requirement.values))
+            for requirement in found.node_topology.match_expressions
         )
         topology = replace(found.node_topology, match_labels=matched, match_expressions=ruled)
         return replace(found, metadata=metadata, node_topology=topology)
     if isinstance(found, Node):
-        kept = tuple(each for each in found.spec.taints if not each.key.startswith("node.kubernetes.io/"))
+        kept = tuple(taint for taint in found.spec.taints if not taint.key.startswith("node.kubernetes.io/"))
         return replace(found, metadata=metadata, spec=replace(found.spec, unschedulable=False, taints=kept))
     return replace(found, metadata=metadata)

@@ -84,7 +84,7 @@ class FittedTable:
         if widths is None:
             yield from self._narrower(width)
             return
-        heads = [text(each, style="bold") for each in self.heads]
+        heads = [text(head, style="bold") for head in self.heads]
         for row in (heads, *self.rows):
             yield from self._row(row, widths)
 
@@ -94,7 +94,7 @@ class FittedTable:
     def _narrowest(self, place: int) -> int:
         if self.kinds[place] in "n1":
             return self._widest(place)
-        return max(*(_longest_word(row[place]) for row in (*self.rows, [text(each) for each in self.heads])), 0)
+        return max(*(_longest_word(row[place]) for row in (*self.rows, [text(head) for head in self.heads])), 0)
 
     def _widths(self, width: int) -> list[int] | None:
         """The width of each column, narrow columns first; None if the longest words do not fit."""

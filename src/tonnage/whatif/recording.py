@@ -117,16 +117,16 @@ class Repeated:
         return self.decisions - is_decision
 
     def document(self) -> dict[str, Any]:
-        found = self.difference
+        difference = self.difference
         told: dict[str, Any] | None = None
-        if found is not None:
+        if difference is not None:
             told = {
-                "what": found.what,
-                "at": rfc3339(found.at),
-                "pod": found.pod,
-                "recorded": found.recorded or None,
-                "repeated": found.repeated or None,
-                **({"explanation": found.explanation.document()} if found.explanation is not None else {}),
+                "what": difference.what,
+                "at": rfc3339(difference.at),
+                "pod": difference.pod,
+                "recorded": difference.recorded or None,
+                "repeated": difference.repeated or None,
+                **({"explanation": difference.explanation.document()} if difference.explanation is not None else {}),
             }
         return {"decisions": self.decisions, "equal": self.equal, "firstDifference": told}
 
@@ -184,8 +184,8 @@ def answered(
     answer = RepeatedRecording(recording, Repeated())
     configuration = configuration_of(recording, foreign)
     answer.is_partial = _repeat(answer, configuration, foreign, is_stopped, None)
-    found = answer.repeated.difference
-    if found is not None and found.what == "attempt" and not answer.is_partial:
+    difference = answer.repeated.difference
+    if difference is not None and difference.what == "attempt" and not answer.is_partial:
         _repeat(answer, configuration, foreign, is_stopped, answer.repeated.decisions)  # again, to explain it
     step(1.0)
     for name, other in others.items():
@@ -280,21 +280,21 @@ def show(answer: RepeatedRecording, page: TextPage) -> None:
 
 
 def headline(repeated: Repeated) -> str:
-    found = repeated.difference
-    if found is None:
+    difference = repeated.difference
+    if difference is None:
         return f"{repeated.decisions:,} decisions repeated, all equal"
-    told = f"{repeated.equal:,} decisions repeated; the next one, at {rfc3339(found.at)}, differs:"
-    if found.what == "pop":
-        return f"{told} {found.recorded or 'no pod'} was tried, and now it is {found.repeated or 'none'}"
-    what = "went to" if found.what == "attempt" else "was to make room on"
-    return f"{told} {found.pod} {what} {found.recorded or NOWHERE}, and now {found.repeated or NOWHERE}"
+    told = f"{repeated.equal:,} decisions repeated; the next one, at {rfc3339(difference.at)}, differs:"
+    if difference.what == "pop":
+        return f"{told} {difference.recorded or 'no pod'} was tried, and now it is {difference.repeated or 'none'}"
+    what = "went to" if difference.what == "attempt" else "was to make room on"
+    return f"{told} {difference.pod} {what} {difference.recorded or NOWHERE}, and now {difference.repeated or NOWHERE}"
 
 
 def _why(repeated: Repeated) -> str:
-    found = repeated.difference
-    if found is None or found.explanation is None:
+    difference = repeated.difference
+    if difference is None or difference.explanation is None:
         return ""
-    return verdict_of(found.explanation, found.recorded).why or found.explanation.message
+    return verdict_of(difference.explanation, difference.recorded).why or difference.explanation.message
 
 
 def _run(name: str, tally: Tally, page: TextPage) -> None:

@@ -126,10 +126,10 @@ class Replay:
 
     def _taken(self, pod: Pod) -> QueuedPod:
         """The pod as the queue holds it. Raises ReplayError if no profile would place it."""
-        found = self.engine.queue.take_nowait(pod)
-        if found is None:
+        queued_pod = self.engine.queue.take_nowait(pod)
+        if queued_pod is None:
             raise no_profile(pod, self.engine)
-        return found
+        return queued_pod
 
     def fail_binding(self, key: Key) -> str:
         """Undo a pod's last decision. Returns its node. Raises ReplayError when there is no decision to fail."""
@@ -159,9 +159,9 @@ class Replay:
 
     def hold(self, holds: Mapping[Reservation, Sequence[Hold]]) -> None:
         """Hold exactly this capacity."""
-        keys = {each.pod for of_mode in holds.values() for each in of_mode}
+        keys = {hold.pod for of_mode in holds.values() for hold in of_mode}
         pods = (self.objects.get("Pod", key) for key in keys)
-        self.engine.held.agree_with(holds, {each.key: PodInfo(each) for each in pods if isinstance(each, Pod)})
+        self.engine.held.agree_with(holds, {pod.key: PodInfo(pod) for pod in pods if isinstance(pod, Pod)})
 
     @contextmanager
     def changed(self, objects: Sequence[Object], gone: Sequence[Object] = ()) -> Iterator[None]:
@@ -248,7 +248,7 @@ class Replay:
 
     def restart(self) -> list[tuple[Key, str]]:
         """Drop the scheduler's memory and start again from the objects. Returns the assumed pods with their nodes."""
-        forgotten = [(each.placement.pod.key, each.placement.node) for each in self._on_their_way.values()]
+        forgotten = [(way.placement.pod.key, way.placement.node) for way in self._on_their_way.values()]
         self._start()
         return forgotten
 

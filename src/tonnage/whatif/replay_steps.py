@@ -101,7 +101,7 @@ class _Reader:
         }
 
     def steps(self, data: bytes) -> list[Step]:
-        found = [each for each in documents_of(data, self._file, self._warnings) if each is not None]
+        found = [document for document in documents_of(data, self._file, self._warnings) if document is not None]
         if len(found) > 1:
             raise self._broken(f"expected one list of steps, found {len(found)} documents", hint="leave out the ---")
         if not found or found[0] == []:
@@ -174,8 +174,8 @@ class _Reader:
 
     def _deleted(self, field: str, value: Any) -> tuple[StepTarget, ...]:
         found = tuple(self._reference(place, item) for place, item in self._items(field, value))
-        for each in found:
-            self._creation.forget(each.kind, each.name)
+        for step_target in found:
+            self._creation.forget(step_target.kind, step_target.name)
         return found
 
     def _reference(self, place: str, value: Any) -> StepTarget:
@@ -294,7 +294,7 @@ def misses(answer: Explanation) -> Iterable[str]:
     """The nodes that were refused for storage, the nearest first."""
     if answer.node:
         return
-    found = sorted((miss, each.name) for each in answer.nodes if (miss := each.miss) is not None)
+    found = sorted((miss, node.name) for node in answer.nodes if (miss := node.miss) is not None)
     for miss, name in found[:MAX_MISSES]:
         yield f"{name}: {miss.told}"
     if len(found) > MAX_MISSES:

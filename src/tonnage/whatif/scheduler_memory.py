@@ -136,7 +136,7 @@ class SchedulerMemory:
 
     def differences(self, engine: Engine) -> list[str]:
         """A sentence for each mode in which the scheduler keeps capacity back and this engine does not."""
-        modes = sorted({each.mode for each in self.held} - engine.held.modes.keys())
+        modes = sorted({remembered_capacity.mode for remembered_capacity in self.held} - engine.held.modes.keys())
         told = "and this configuration does not; give its --config"
         return [f"the scheduler keeps capacity back in mode {mode}, {told}" for mode in modes]
 
@@ -176,7 +176,7 @@ class SchedulerMemory:
     def written_to(self, objects: Iterable[Object]) -> list[Object]:
         """The objects as they are when what the scheduler has decided is written: claims with their node, volumes with
         their claim. A pod on its way is nominated to its node, and still to be bound there."""
-        claims, volumes = {each.uid: each for each in self.claims}, {each.uid: each for each in self.volumes}
+        claims, volumes = {claim.uid: claim for claim in self.claims}, {volume.uid: volume for volume in self.volumes}
         found = list[Object]()
         for each in objects:
             if isinstance(each, PersistentVolumeClaim) and each.uid in claims:
@@ -192,10 +192,8 @@ class SchedulerMemory:
 
     def after_writing(self) -> SchedulerMemory:
         """What is left of it then: capacity that is kept back, nominations, nodes that are passed over."""
-        known = {each.uid for each in self.nominations or ()}
-        sent = [
-            NominatedPod(each.node, each.pod, each.uid, True, _EPOCH) for each in self.pods if each.uid not in known
-        ]
+        known = {nomination.uid for nomination in self.nominations or ()}
+        sent = [NominatedPod(pod.node, pod.pod, pod.uid, True, _EPOCH) for pod in self.pods if pod.uid not in known]
         nominations = None if self.nominations is None else [*sent, *self.nominations]
         return replace(self, pods=(), claims=(), volumes=(), nominations=nominations)
 
@@ -203,8 +201,8 @@ class SchedulerMemory:
         """Claims that are on their way because the pod itself is, and no other pod with it."""
         if not self.node_of(asked):
             return set()
-        others = [pods[each.pod] for each in self.pods if each.uid != asked.uid and each.pod in pods]
-        return set(asked.claim_keys()).difference(*(each.claim_keys() for each in others))
+        others = [pods[pod.pod] for pod in self.pods if pod.uid != asked.uid and pod.pod in pods]
+        return set(asked.claim_keys()).difference(*(pod.claim_keys() for pod in others))
 
 
 async def memory_of(endpoint: Endpoint, *, clock: Clock, user: KubeconfigUser | None = None) -> SchedulerMemory:
@@ -262,8 +260,8 @@ def _included(
     What it says of a volume that is rebuilt was said at the volume's creation, and does not count.
     """
     found = (claims.get(key) for key in held.claims if capacity is not None and identity(capacity) == held.uid)
-    made = (each for each in found if each is not None and not each.rebuild_target)
-    return {each.key for each in made if capacity is not None and includes_claim(capacity, each.uid)}
+    made = (claim for claim in found if claim is not None and not claim.rebuild_target)
+    return {claim.key for claim in made if capacity is not None and includes_claim(capacity, claim.uid)}
 
 
 def _assume_claim(engine: Engine, told: AssumedClaim) -> None:
@@ -338,17 +336,17 @@ class InClusterScheduler:
 def find(services: Iterable[Service], leases: Iterable[Lease]) -> InClusterScheduler | None:
     """The first scheduler whose lease a pod holds, else the first Service; None without one. A pod's name begins with
     that of its Deployment, which is the Service's, and a lease's holder with the pod's."""
-    holders = sorted(each.spec.holder_identity.partition("_")[0] for each in leases if each.spec.holder_identity)
+    holders = sorted(lease.spec.holder_identity.partition("_")[0] for lease in leases if lease.spec.holder_identity)
     found = [
         InClusterScheduler(
-            each.namespace,
-            each.name,
-            next((port.port for port in each.spec.ports), _PORT),
-            next((name for name in holders if name.startswith(f"{each.name}-")), ""),
+            service.namespace,
+            service.name,
+            next((port.port for port in service.spec.ports), _PORT),
+            next((name for name in holders if name.startswith(f"{service.name}-")), ""),
         )
-        for each in sorted(services, key=lambda each: each.key)
+        for service in sorted(services, key=lambda each: each.key)
     ]
-    return next((each for each in found if each.pod), found[0] if found else None)
+    return next((scheduler for scheduler in found if scheduler.pod), found[0] if found else None)
 
 
 async def leases_of(client: Client) -> list[Lease]:
@@ -371,10 +369,10 @@ class SchedulerSearch:
         with suppress(TonnageError):  # what may not be read is not found
             services = list((await client.list(Service, label_selector=LABELS, retry=False)).items)
             leases = await leases_of(client) if services else []
-        found = find(services, leases)
-        if found is None:
+        in_cluster_scheduler = find(services, leases)
+        if in_cluster_scheduler is None:
             return None, SCHEDULER_NOT_ASKED
-        return await self._tried(found, client)
+        return await self._tried(in_cluster_scheduler, client)
 
     async def _tried(self, found: InClusterScheduler, client: Client) -> tuple[Endpoint | None, str]:
         from tonnage.client.errors import Untrusted

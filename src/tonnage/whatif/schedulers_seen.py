@@ -90,7 +90,7 @@ def seen_in(
             held.add(name)
         else:
             ended_at[name] = max(until, ended_at.get(name, until))
-    found = SchedulersSeen(frozenset(held), seen_at, {}, leases is not None)
+    schedulers_seen = SchedulersSeen(frozenset(held), seen_at, {}, leases is not None)
     silent = {name: f"the lease of scheduler {name} ran out at {rfc3339(until)}" for name, until in ended_at.items()}
     silent = {name: why for name, why in silent.items() if ended_at[name] >= seen_at.get(name, _NEVER)}
     for pod in pods:
@@ -99,10 +99,10 @@ def seen_in(
         if name in silent or not is_untried or created_at is None or created_at > now - _PATIENCE:
             continue
         if name not in seen_at:
-            silent[name] = found._not_seen(name)
+            silent[name] = schedulers_seen._not_seen(name)
         elif seen_at[name] < created_at:
             silent[name] = f"scheduler {name} is silent since {rfc3339(seen_at[name])}: newer pods were never tried"
-    return replace(found, silent={name: why for name, why in silent.items() if name not in held})
+    return replace(schedulers_seen, silent={name: why for name, why in silent.items() if name not in held})
 
 
 def _awaits_a_try(pod: Pod) -> bool:
@@ -113,26 +113,26 @@ def _awaits_a_try(pod: Pod) -> bool:
 def _tried_at(pod: Pod, decided: Collection[Key]) -> datetime | None:
     """When a scheduler last said something about a pod. That it is gated is the API server's word. One that is decided
     about may wait for its volumes without a condition: its claims, of `decided`, or its nomination tell."""
-    found = pod.condition("PodScheduled")
-    if found is not None and found.reason != "SchedulingGated":
-        return found.last_transition_time or pod.metadata.creation_timestamp
+    condition = pod.condition("PodScheduled")
+    if condition is not None and condition.reason != "SchedulingGated":
+        return condition.last_transition_time or pod.metadata.creation_timestamp
     is_decided = pod.status.nominated_node_name or any(key in decided for key in pod.claim_keys())
     return pod.metadata.creation_timestamp if is_decided else None
 
 
 def _signs_of_events(events: Iterable[Event]) -> Iterator[tuple[str, datetime]]:
-    for each in events:
-        at = each.event_time or each.last_timestamp or each.metadata.creation_timestamp
+    for event in events:
+        at = event.event_time or event.last_timestamp or event.metadata.creation_timestamp
         if at is not None:
-            yield each.reporting_component or each.source.component, at
+            yield event.reporting_component or event.source.component, at
 
 
 def _leases_by_name(leases: Iterable[Lease]) -> Iterator[tuple[str, datetime]]:
     """By name of a scheduler, until when a lease that may be its own is held; one that was let go ends then."""
-    for each in leases:
-        until = lease_ends_at(each)
+    for lease in leases:
+        until = lease_ends_at(lease)
         if until is not None:
-            for name in {_LEASES.get(each.name, each.name), each.name.removesuffix("-scheduler")}:
+            for name in {_LEASES.get(lease.name, lease.name), lease.name.removesuffix("-scheduler")}:
                 yield name, until
 
 
@@ -166,11 +166,11 @@ async def schedulers_of(
     leases: list[Lease] | None = None
     with suppress(TonnageError):
         leases = await leases_of(client)
-    found = seen_in(objects, leases, now=now, running=running)
+    schedulers_seen = seen_in(objects, leases, now=now, running=running)
     events: list[Event] = []
     for name in sorted(_wanted_names(objects)):
-        if found.nobody(name):
+        if schedulers_seen.nobody(name):
             with suppress(TonnageError):  # they may not be read, or this is no name that a selector can hold
                 selected = f"reason=Scheduled,source={name}"
                 events += (await client.list(Event, field_selector=selected, retry=False)).items
-    return seen_in(objects, leases, events, now=now, running=running) if events else found
+    return seen_in(objects, leases, events, now=now, running=running) if events else schedulers_seen

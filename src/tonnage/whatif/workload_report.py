@@ -38,7 +38,7 @@ def print_workloads(answers: Sequence[WorkloadAnswer], weights: Mapping[str, int
 def _print_workload(answer: WorkloadAnswer, weights: Mapping[str, int], page: TextPage) -> None:
     pods = answer.pods
     page.say(_headline(answer))
-    decided = [each for each in pods if each.explanation is not None]
+    decided = [pod for pod in pods if pod.explanation is not None]
     if pods:
         page.blank()
         shown, rows = _shown(pods), []
@@ -50,7 +50,7 @@ def _print_workload(answer: WorkloadAnswer, weights: Mapping[str, int], page: Te
             rows.append((each.key, text(each.node, style="green"), text(told, style="" if each.fits else "red")))
         page.table(FittedTable(("POD", "NODE", "ANSWER"), "www", rows))
         page.more(len(pods) - len(shown), "more pods")
-        counted = Counter(each.node for each in pods if each.node)
+        counted = Counter(pod.node for pod in pods if pod.node)
         if len(pods) > 1 and counted:
             by_node = [
                 f"{node} {count:,}" for node, count in sorted(counted.items(), key=lambda each: (-each[1], each))
@@ -62,7 +62,7 @@ def _print_workload(answer: WorkloadAnswer, weights: Mapping[str, int], page: Te
 
 
 def _headline(answer: WorkloadAnswer) -> Text:
-    count, fitting = len(answer.pods), sum(each.fits for each in answer.pods)
+    count, fitting = len(answer.pods), sum(pod.fits for pod in answer.pods)
     name = (answer.name, "bold")
     if not count:
         return assembled(name, " asks for no pods")
@@ -80,9 +80,9 @@ def _shown(pods: Sequence[PodAnswer]) -> list[PodAnswer]:
     """The first of many pods, and as many of those that do not fit as there is room for."""
     if len(pods) <= MAX_ROWS:
         return list(pods)
-    refused = [each for each in pods if not each.fits][: MAX_ROWS // 2]
-    keys = {each.key for each in [*refused, *(each for each in pods if each.fits)][:MAX_ROWS]}
-    return [each for each in pods if each.key in keys]
+    refused = [answer for answer in pods if not answer.fits][: MAX_ROWS // 2]
+    keys = {answer.key for answer in [*refused, *(answer for answer in pods if answer.fits)][:MAX_ROWS]}
+    return [answer for answer in pods if answer.key in keys]
 
 
 def _told(each: PodAnswer) -> str:

@@ -90,4 +90,4 @@ def pods_of(workload: Object, objects: Iterable[Object]) -> Sequence[Pod]:
 
 
 def _controller_uid(found: Object) -> str:
-    return next((each.uid for each in found.metadata.owner_references if each.controller), "")
+    return next((owner.uid for owner in found.metadata.owner_references if owner.controller), "")

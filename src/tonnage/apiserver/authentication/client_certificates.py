@@ -59,9 +59,9 @@ class ClientCertificates:
         digest = hashlib.sha256(der).digest()
         known = self._known.pop(digest, None)
         if known is None:
-            found = read(der)
-            validity = judged(found, self._authorities)
-            name, uid, groups, credential = subject_of(found)
+            certificate = read(der)
+            validity = judged(certificate, self._authorities)
+            name, uid, groups, credential = subject_of(certificate)
             known = validity, User(name, uid, groups, {CREDENTIAL_ID: (credential,)}) if name else None
             if len(self._known) >= MAX_REMEMBERED:
                 del self._known[next(iter(self._known))]

@@ -217,7 +217,7 @@ def _out_of(shortage: Shortage) -> PodRejection:
 
 def _preemption(pod: Pod, shortages: Iterable[Shortage], admitted: AdmittedPods) -> PodRejection | KubeletPreemption:
     """Preempt the fewest and smallest pods that are enough: best-effort ones first, guaranteed ones last."""
-    missing = {each.resource: each.requested - (each.capacity - each.used) for each in shortages}
+    missing = {shortage.resource: shortage.requested - (shortage.capacity - shortage.used) for shortage in shortages}
     less_important = [each for each in admitted if each.priority < pod.spec.priority]
     classes = ("BestEffort", "Burstable", "Guaranteed")
     best_effort, burstable, guaranteed = ([pod for pod in less_important if pod.qos_class == name] for name in classes)
@@ -237,10 +237,10 @@ def _preemption(pod: Pod, shortages: Iterable[Shortage], admitted: AdmittedPods)
 def _without(missing: Mapping[str, int], pods: Iterable[_Holding]) -> dict[str, int]:
     """What is still missing when these pods are gone."""
     left = dict(missing)
-    for each in pods:
-        for name in (PODS, *each.requests):
+    for pod in pods:
+        for name in (PODS, *pod.requests):
             if name in left:
-                left[name] -= each.of(name)
+                left[name] -= pod.of(name)
     return {name: amount for name, amount in left.items() if amount > 0}
 
 

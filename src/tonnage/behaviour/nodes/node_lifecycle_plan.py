@@ -83,7 +83,7 @@ def is_overdue(health: Heartbeat, now: datetime, *, grace_s: float, startup_grac
 
 def unknown_conditions(node: Node, now: datetime) -> list[Doc]:
     """The conditions to write after the grace period; empty if they are already Unknown."""
-    known = {each.type: each for each in node.status.conditions}
+    known = {condition.type: condition for condition in node.status.conditions}
     return [
         {
             "type": type_,
@@ -112,7 +112,7 @@ _OURS: Final = frozenset((*_CONDITION_TAINTS.values(), UNSCHEDULABLE))
 
 def no_schedule_keys(node: Node) -> frozenset[str]:
     """The NoSchedule taints for a node's conditions and its cordon."""
-    keys = {_CONDITION_TAINTS.get((each.type, each.status), "") for each in node.status.conditions}
+    keys = {_CONDITION_TAINTS.get((condition.type, condition.status), "") for condition in node.status.conditions}
     if node.spec.unschedulable:
         keys.add(UNSCHEDULABLE)
     return frozenset(keys - {""})
@@ -133,9 +133,9 @@ def no_execute_key(ready: NodeCondition | None) -> str:
 def with_no_execute(taints: Iterable[Doc], key: str, now: datetime) -> list[Doc]:
     """The taints with `key` as the only one of the two that evict pods from lost nodes; empty removes both."""
     kept = [
-        each
-        for each in taints
-        if each["effect"] != NO_EXECUTE or each["key"] not in (NOT_READY, UNREACHABLE) or each["key"] == key
+        taint
+        for taint in taints
+        if taint["effect"] != NO_EXECUTE or taint["key"] not in (NOT_READY, UNREACHABLE) or taint["key"] == key
     ]
     is_there = any(each["effect"] == NO_EXECUTE and each["key"] == key for each in kept)
     return kept if is_there or not key else [*kept, _taint(key, NO_EXECUTE, now)]
@@ -162,7 +162,7 @@ def stay_s(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> float:
     """Seconds that a pod may stay with these taints: 0 is not at all, infinity for ever."""
     stays = [math.inf]
     for taint in taints:
-        used = next((each for each in tolerations if tolerates(each, taint)), None)
+        used = next((toleration for toleration in tolerations if tolerates(toleration, taint)), None)
         if used is None:
             return 0.0
         if used.toleration_seconds is not None:

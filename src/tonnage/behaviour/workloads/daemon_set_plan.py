@@ -84,9 +84,9 @@ def target_node(pod: Pod) -> str:
         return pod.spec.node_name
     required = pod.spec.affinity.node_affinity.required
     for term in required.node_selector_terms if required is not None else ():
-        for each in term.match_fields:
-            if (each.key, each.operator) == (NODE_NAME_FIELD, "In") and len(each.values) == 1:
-                return each.values[0]
+        for requirement in term.match_fields:
+            if (requirement.key, requirement.operator) == (NODE_NAME_FIELD, "In") and len(requirement.values) == 1:
+                return requirement.values[0]
     return ""
 
 

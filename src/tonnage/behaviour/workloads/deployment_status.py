@@ -30,21 +30,21 @@ def has_deadline(deployment: Deployment) -> bool:
 
 
 def condition_of(conditions: Iterable[DeploymentCondition], type: str) -> DeploymentCondition | None:
-    return next((each for each in conditions if each.type == type), None)
+    return next((condition for condition in conditions if condition.type == type), None)
 
 
 def calculate_status(
     deployment: Deployment, sets: Sequence[ReplicaSet], new: ReplicaSet | None, now: datetime
 ) -> DeploymentStatus:
     """The counts and `Available`; `Progressing` stays as it was. `sets` are all, old and new."""
-    available = sum(each.status.available_replicas for each in sets)
+    available = sum(replica_set.status.available_replicas for replica_set in sets)
     said = ("False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
     if available >= deployment.spec.replicas - max_unavailable(deployment):
         said = ("True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
     return DeploymentStatus(
-        replicas=sum(each.status.replicas for each in sets),
+        replicas=sum(replica_set.status.replicas for replica_set in sets),
         updated_replicas=new.status.replicas if new is not None else 0,
-        ready_replicas=sum(each.status.ready_replicas for each in sets),
+        ready_replicas=sum(replica_set.status.ready_replicas for replica_set in sets),
         available_replicas=available,
         unavailable_replicas=min(max(0, sum(each.spec.replicas for each in sets) - available), MOST_REPLICAS),
         terminating_replicas=_terminating(sets),
@@ -154,7 +154,7 @@ def with_condition(conditions: Conditions, new: DeploymentCondition) -> Conditio
 
 
 def without(conditions: Conditions, type: str) -> Conditions:
-    return tuple(each for each in conditions if each.type != type)
+    return tuple(condition for condition in conditions if condition.type != type)
 
 
 def _has_progressed(was: DeploymentStatus, new: DeploymentStatus) -> bool:
@@ -183,9 +183,9 @@ def _failure(sets: Sequence[ReplicaSet], new: ReplicaSet | None) -> DeploymentCo
 
 def _terminating(sets: Sequence[ReplicaSet]) -> int | None:
     counts = [
-        each.status.terminating_replicas
-        for each in sets
-        if each.status.observed_generation or each.status.terminating_replicas is not None
+        replica_set.status.terminating_replicas
+        for replica_set in sets
+        if replica_set.status.observed_generation or replica_set.status.terminating_replicas is not None
     ]
     return None if None in counts else sum(count for count in counts if count is not None)
 

@@ -186,7 +186,7 @@ def _conditions(
     message: str = "",
 ) -> tuple[PodDisruptionBudgetCondition, ...]:
     """The budget's conditions with this one replaced; its transition time is that of the last change of status."""
-    known = {each.type: each for each in budget.status.conditions}
+    known = {condition.type: condition for condition in budget.status.conditions}
     was, status = known.get(_CONDITION), "True" if is_allowed else "False"
     known[_CONDITION] = PodDisruptionBudgetCondition(
         type=_CONDITION,
@@ -203,7 +203,7 @@ def with_true_status(
     budget: PodDisruptionBudget, pods: Sequence[Pod], find: Find, now: datetime
 ) -> PodDisruptionBudget:
     """The budget as its controller would leave it, given these pods."""
-    mine = [each for each in pods if each.namespace == budget.namespace and guards(budget, each)]
+    mine = [pod for pod in pods if pod.namespace == budget.namespace and guards(budget, pod)]
     try:
         wanted = expected_pods(budget.spec, mine, lambda owner, namespace: workload_size(owner, namespace, find))
         status = status_of(budget, mine, wanted, {}, now)

@@ -112,9 +112,9 @@ def counted(job: Job, pods: Sequence[Pod]) -> Count:
 def verdict_of(job: Job, pods: Sequence[Pod], count: Count, now: datetime) -> JobVerdict | None:
     """The Job's verdict, None if it has not ended. An earlier verdict stays."""
     for kind in ("SuccessCriteriaMet", "FailureTarget"):
-        told = job.condition(kind)
-        if told is not None and told.status == "True":
-            return JobVerdict(kind, told.reason, told.message)
+        condition = job.condition(kind)
+        if condition is not None and condition.status == "True":
+            return JobVerdict(kind, condition.reason, condition.message)
     return _failed_by_policy(job, pods) or _failed_by_limits(job, pods, count, now) or _ended_by_indexes(job, count)
 
 
@@ -335,13 +335,13 @@ def has_uncounted(status: JobStatus) -> bool:
 
 def with_condition(status: JobStatus, kind: str, held: str, reason: str, message: str, now: datetime) -> JobStatus:
     """The status with this condition; an equal one stays as it is."""
-    known = next((each for each in status.conditions if each.type == kind), None)
+    known = next((condition for condition in status.conditions if condition.type == kind), None)
     if known is not None and known.status == held:
         return status
     new = JobCondition(
         type=kind, status=held, reason=reason, message=message, last_probe_time=now, last_transition_time=now
     )
-    others = tuple(each for each in status.conditions if each.type != kind)
+    others = tuple(condition for condition in status.conditions if condition.type != kind)
     return msgspec.structs.replace(status, conditions=(*others, new))
 
 

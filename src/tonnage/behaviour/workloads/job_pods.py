@@ -153,7 +153,7 @@ def match_policy(policy: PodFailurePolicy | None, pod: Pod) -> PolicyMatch:
             code = status.state.terminated.exit_code
             told = f"Container {status.name} for pod {pod.key} failed with exit code {code}"
         else:
-            wanted = {(each.type, each.status) for each in rule.on_pod_conditions}
+            wanted = {(pod_condition.type, pod_condition.status) for pod_condition in rule.on_pod_conditions}
             condition = next((each for each in pod.status.conditions if (each.type, each.status) in wanted), None)
             if condition is None:
                 continue

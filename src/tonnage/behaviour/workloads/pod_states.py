@@ -60,8 +60,8 @@ def ready_since(pod: Pod) -> datetime | None:
 
 def with_ready_since(pod: Pod, at: datetime) -> Pod:
     conditions = tuple(
-        msgspec.structs.replace(each, last_transition_time=at) if each.type == "Ready" else each
-        for each in pod.status.conditions
+        msgspec.structs.replace(condition, last_transition_time=at) if condition.type == "Ready" else condition
+        for condition in pod.status.conditions
     )
     return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, conditions=conditions))
 
@@ -174,7 +174,7 @@ class RejectedPods:
         """The names of rejected pods that must not be replaced yet."""
         found = self._owners.get(owner)
         rejections = found.rejections.values() if found is not None else ()
-        return {each.name for each in rejections if self._left_s(each.due_s) > 0}
+        return {rejection.name for rejection in rejections if self._left_s(rejection.due_s) > 0}
 
     def to_delete(self, owner: Key, pods: Iterable[Pod]) -> list[Pod]:
         """The rejected pods to delete: all but the last one, and that one after a minute."""

@@ -101,12 +101,12 @@ def split(deployment: Deployment, sets: Iterable[ReplicaSet]) -> tuple[ReplicaSe
     """The set with the Deployment's template, the oldest of several; and all others, oldest first."""
     ordered = sorted(sets, key=by_age)
     new = next((each for each in ordered if same_template(each.spec.template, deployment.spec.template)), None)
-    return new, [each for each in ordered if each is not new]
+    return new, [replica_set for replica_set in ordered if replica_set is not new]
 
 
 def is_scaling(deployment: Deployment, sets: Iterable[ReplicaSet]) -> bool:
     """True if the Deployment's size differs from the one that its sets with pods have noted."""
-    noted = [_noted(each, DESIRED_REPLICAS) for each in sets if each.spec.replicas > 0]
+    noted = [_noted(replica_set, DESIRED_REPLICAS) for replica_set in sets if replica_set.spec.replicas > 0]
     return any(size is not None and size != deployment.spec.replicas for size in noted)
 
 
@@ -125,16 +125,16 @@ def new_size(deployment: Deployment, new: ReplicaSet | None, olds: Sequence[Repl
     if not is_rolling(deployment) or size > wanted:
         return wanted
     sets = [*olds, new] if new is not None else olds
-    if any(each.status.observed_generation < each.metadata.generation for each in sets):
+    if any(replica_set.status.observed_generation < replica_set.metadata.generation for replica_set in sets):
         return size
-    held = sum(max(each.spec.replicas, each.status.replicas) for each in sets)
+    held = sum(max(replica_set.spec.replicas, replica_set.status.replicas) for replica_set in sets)
     room = wanted + max_surge(deployment) - held
     return size if room <= 0 else size + min(room, wanted - size)
 
 
 def shrink_old(deployment: Deployment, new: ReplicaSet, olds: Sequence[ReplicaSet]) -> Sizes:
     """The old sets that can be made smaller now. Mirrors reconcileOldReplicaSets."""
-    sizes = {each.name: each.spec.replicas for each in olds}
+    sizes = {replica_set.name: replica_set.spec.replicas for replica_set in olds}
     min_available = deployment.spec.replicas - max_unavailable(deployment)
     # Unavailable pods of the new set must not let old ones go.
     new_unavailable = new.spec.replicas - new.status.available_replicas
@@ -143,17 +143,17 @@ def shrink_old(deployment: Deployment, new: ReplicaSet, olds: Sequence[ReplicaSe
         return {}
     ordered = sorted(olds, key=by_age)
     # First the useless: a set deletes its unready pods first.
-    for each in ordered:
-        unhealthy = max(0, each.spec.replicas - each.status.available_replicas)
+    for replica_set in ordered:
+        unhealthy = max(0, replica_set.spec.replicas - replica_set.status.available_replicas)
         taken = min(removable, unhealthy)
-        sizes[each.name] -= taken
+        sizes[replica_set.name] -= taken
         removable -= taken
     # A status may be older than the last change of size: pods about to go are not counted twice.
     available = sum(min(each.status.available_replicas, each.spec.replicas) for each in (*olds, new))
     spare = available - min_available
-    for each in ordered:
-        taken = max(0, min(spare, sizes[each.name]))
-        sizes[each.name] -= taken
+    for replica_set in ordered:
+        taken = max(0, min(spare, sizes[replica_set.name]))
+        sizes[replica_set.name] -= taken
         spare -= taken
     return {each.name: sizes[each.name] for each in olds if sizes[each.name] != each.spec.replicas}
 
@@ -165,28 +165,28 @@ def scaled(deployment: Deployment, new: ReplicaSet | None, olds: Sequence[Replic
     """The size of every set after the Deployment was scaled, or while it is paused. Mirrors sync.go's scale."""
     wanted = deployment.spec.replicas
     sets = [*olds, new] if new is not None else list(olds)
-    active = [each for each in sets if each.spec.replicas > 0]
+    active = [replica_set for replica_set in sets if replica_set.spec.replicas > 0]
     if len(active) <= 1:
         only = active[0] if active else new or max(olds, key=by_age, default=None)
         return {only.name: wanted} if only is not None else {}
     if new and new.spec.replicas == _noted(new, DESIRED_REPLICAS) == new.status.available_replicas == wanted:
-        return {each.name: 0 for each in active if each is not new}
+        return {replica_set.name: 0 for replica_set in active if replica_set is not new}
     return _in_proportion(deployment, active) if is_rolling(deployment) else {}
 
 
 def _in_proportion(deployment: Deployment, active: Sequence[ReplicaSet]) -> Sizes:
     wanted = deployment.spec.replicas
     allowed = wanted + max_surge(deployment) if wanted > 0 else 0
-    to_add = allowed - sum(each.spec.replicas for each in active)
+    to_add = allowed - sum(replica_set.spec.replicas for replica_set in active)
     # The largest first; of equals, the newer grow first and the older shrink first.
     ordered = sorted(sorted(active, key=by_age, reverse=to_add > 0), key=lambda each: -each.spec.replicas)
     sizes: Sizes = {}
     added = 0
-    for each in ordered:
-        fraction = _fraction(deployment, each) if to_add != added else 0
+    for replica_set in ordered:
+        fraction = _fraction(deployment, replica_set) if to_add != added else 0
         left = to_add - added
         part = 0 if to_add == 0 else min(fraction, left) if to_add > 0 else max(fraction, left)
-        sizes[each.name] = each.spec.replicas + part
+        sizes[replica_set.name] = replica_set.spec.replicas + part
         added += part
     if to_add != 0:
         largest = ordered[0].name
@@ -278,14 +278,14 @@ def new_set(deployment: Deployment, replicas: int, revision: int) -> Doc:
 def outdated(deployment: Deployment, olds: Sequence[ReplicaSet]) -> list[ReplicaSet]:
     """The sets beyond the history limit, lowest revision first; a set that has or may have pods stays."""
     limit = deployment.spec.revision_history_limit
-    alive = [each for each in olds if not each.metadata.is_terminating]
+    alive = [replica_set for replica_set in olds if not replica_set.metadata.is_terminating]
     if limit == UNLIMITED or len(alive) <= limit:
         return []
     ordered = sorted(alive, key=lambda each: (revision_of(each), by_age(each)))
     return [
-        each
-        for each in ordered[: len(alive) - limit]
-        if not each.spec.replicas
-        and not each.status.replicas
-        and each.metadata.generation <= each.status.observed_generation
+        replica_set
+        for replica_set in ordered[: len(alive) - limit]
+        if not replica_set.spec.replicas
+        and not replica_set.status.replicas
+        and replica_set.metadata.generation <= replica_set.status.observed_generation
     ]

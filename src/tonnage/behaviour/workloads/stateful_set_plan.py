@@ -119,7 +119,7 @@ def owners_to_set(claim: PersistentVolumeClaim, owner: StatefulSet, pod: Pod) ->
     policy, wanted = owner.spec.persistent_volume_claim_retention_policy, owners_at_creation(owner)
     if policy.when_scaled == "Delete" and ordinal_of(pod.name) not in ordinals(owner):
         wanted = (controller_ref(pod),)
-    ours = tuple(each for each in references if each not in others)
+    ours = tuple(reference for reference in references if reference not in others)
     is_right = {each.uid for each in ours} == {each.uid for each in wanted} and all(each.controller for each in ours)
     return None if is_right else (*others, *wanted)
 
@@ -144,7 +144,7 @@ def is_stale(claim: PersistentVolumeClaim, owner: StatefulSet, pod_name: str) ->
 
 def has_stale_owner_ref(references: Iterable[OwnerReference], owner: Object) -> bool:
     """True for a reference to an object of that kind and name with another uid."""
-    found = next((each for each in references if refers_to(each, owner)), None)
+    found = next((reference for reference in references if refers_to(reference, owner)), None)
     return found is not None and found.uid != owner.uid
 
 

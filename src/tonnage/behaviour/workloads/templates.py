@@ -144,7 +144,7 @@ def template_of(revision: ControllerRevision) -> Mapping[str, Any]:
 def equal_to(owner: Versioned, ordered: Sequence[ControllerRevision]) -> list[ControllerRevision]:
     """The revisions with the owner's present template: one, unless somebody copied it."""
     template = dict(owner.spec.template)
-    return [each for each in ordered if same(template_of(each), template)]
+    return [revision for revision in ordered if same(template_of(revision), template)]
 
 
 def wanted(owner: Versioned, ordered: Sequence[ControllerRevision]) -> tuple[ControllerRevision | None, int | None]:
@@ -181,5 +181,5 @@ def outdated(
 ) -> Sequence[ControllerRevision]:
     """The revisions beyond the history limit, oldest first; those in `live` are in use and do not count."""
     limit = owner.spec.revision_history_limit
-    past = [each for each in ordered if each.name not in live]
+    past = [revision for revision in ordered if revision.name not in live]
     return past[: len(past) - limit] if 0 <= limit < len(past) else []

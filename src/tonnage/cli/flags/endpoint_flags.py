@@ -242,7 +242,7 @@ def _manifest(path: Path) -> Mapping[str, str]:
     from tonnage.objects.texts.yaml_text import documents
 
     try:
-        found = next((each.value for each in documents(path.read_text(encoding="utf-8"))), None)
+        found = next((document.value for document in documents(path.read_text(encoding="utf-8"))), None)
     except (OSError, UnicodeDecodeError) as exc:
         raise TonnageError(f"{path} cannot be read: {getattr(exc, 'strerror', None) or exc}") from exc
     mapping = found.get("allowListMapping", found) if isinstance(found, dict) else None
@@ -329,10 +329,10 @@ def check_endpoint(flags: Flags) -> None:
             "leave it out, or bind to 127.0.0.1"
         )
     for name in ("username_headers", "uid_headers", "group_headers", "extra_headers_prefix", "allowed_names"):
-        if any(not each.strip() for each in flags[f"requestheader_{name}"]):
+        if any(not flag.strip() for flag in flags[f"requestheader_{name}"]):
             raise click.UsageError(f'empty value in "requestheader-{name.replace("_", "-")}"')
     uids = flags["requestheader_uid_headers"]
-    if uids and "x-remote-uid" not in [each.lower() for each in uids]:
+    if uids and "x-remote-uid" not in [uid.lower() for uid in uids]:
         raise click.UsageError(
             "--requestheader-uid-headers is set without specifying the standard X-Remote-Uid header - API aggregation "
             "will not work"

@@ -334,7 +334,7 @@ def _read(path: Path) -> _File:
     try:
         data = path.read_bytes()
         text = data.decode(json.detect_encoding(data)).removeprefix("\ufeff")
-        doc = next((each.value for each in documents(text)), None)
+        doc = next((document.value for document in documents(text)), None)
     except OSError as exc:
         raise InvalidKubeconfig(
             file, "", f"cannot be read: {exc.strerror}", hint="name a readable kubeconfig with --kubeconfig"

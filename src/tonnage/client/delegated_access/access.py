@@ -113,9 +113,9 @@ class TokenAuthenticator:
         await asyncio.gather(*self._asked.values(), return_exceptions=True)
 
     async def _ask(self, digest: bytes, token: str) -> User | None:
-        found = await self._reviews.user_of(token)
-        self._known.put(digest, (found,), for_s=self._ttl_s)
-        return found
+        user = await self._reviews.user_of(token)
+        self._known.put(digest, (user,), for_s=self._ttl_s)
+        return user
 
     def _answered(self, digest: bytes, done: asyncio.Task[User | None]) -> None:
         self._asked.pop(digest, None)
@@ -136,17 +136,17 @@ class DelegatedAuthenticator:
         problems: list[str] = []
         try:
             peer = peer_certificates(request)
-            found = self._by_certificate(peer, request.headers, problems) if peer else None
-            if found is not None:
-                return found.authenticated()
+            user = self._by_certificate(peer, request.headers, problems) if peer else None
+            if user is not None:
+                return user.authenticated()
         except InvalidCertificate as exc:
             problems.append(str(exc))
         token = bearer_token(request.headers.get("Authorization", ""))
         if token and self._tokens is not None:
             try:
-                found = await self._tokens.user_of(token)
-                if found is not None:
-                    return found.authenticated()
+                user = await self._tokens.user_of(token)
+                if user is not None:
+                    return user.authenticated()
                 problems.append("invalid bearer token")
             except ReviewFailed as exc:
                 _log.warning("A token cannot be checked: %s", exc.message)
@@ -293,8 +293,8 @@ class DelegatedAccess:
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
-            for each in self._transports:
-                stack.push_async_callback(each.close)
+            for transport in self._transports:
+                stack.push_async_callback(transport.close)
             if self._tokens is not None:
                 stack.push_async_callback(self._tokens.close)
             await stack.enter_async_context(self._authorities)

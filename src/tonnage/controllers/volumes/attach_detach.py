@@ -67,7 +67,7 @@ def multi_attach_note(volume: str, pod: Pod, holders: Sequence[Pod]) -> str:
             f"{prefix}Volume is already exclusively attached to one node, "
             "waiting on detach before it can be attached to another node"
         )
-    near = sorted(each.name for each in holders if each.namespace == pod.namespace)
+    near = sorted(holder.name for holder in holders if holder.namespace == pod.namespace)
     far = len(holders) - len(near)
     if not near:
         return f"{prefix}Volume is already used by {far} pod(s) in different namespaces"
@@ -161,7 +161,7 @@ class AttachDetachController(QueueController):
                 note = failed_note(volume.name, f"CSINode {node} does not contain driver {driver}")
                 self._deduplicated.event(pod, "Warning", _FAILED, _ACTION, note, volume)
             elif node in drawn.attached_elsewhere:
-                holders = [each for each in users if each.spec.node_name in drawn.attached_elsewhere[node]]
+                holders = [user for user in users if user.spec.node_name in drawn.attached_elsewhere[node]]
                 note = multi_attach_note(volume.name, pod, holders)
                 self._deduplicated.event(pod, "Warning", _FAILED, _ACTION, note, volume)
         return _UNSEEN_S if drawn.attach and drawn.again_s is None else drawn.again_s
@@ -197,11 +197,11 @@ class AttachDetachController(QueueController):
         """All attachments of a volume, including new ones that the informer does not show yet."""
         for name, (made, made_at_s) in tuple(self._created.items()):
             if volume in volume_of_attachment(made) and self._clock.monotonic() - made_at_s > _UNSEEN_S:
-                found = await self._client.find(VolumeAttachment, name)
-                if found is None:
+                attachment = await self._client.find(VolumeAttachment, name)
+                if attachment is None:
                     self._created.pop(name, None)
                 else:
-                    self._created[name] = found, self._clock.monotonic()
+                    self._created[name] = attachment, self._clock.monotonic()
         unseen = [made for made, _ in self._created.values() if volume in volume_of_attachment(made)]
         return [*self._of_volume(volume), *unseen]
 
@@ -304,7 +304,7 @@ class AttachDetachController(QueueController):
     # -- event handlers -----------------------------------------------------------------------------------------------
 
     def _volumes_of_driver(self, driver: CSIDriver) -> list[Key]:
-        return [each.name for each in self._volumes if each.spec.csi and each.spec.csi.driver == driver.name]
+        return [volume.name for volume in self._volumes if volume.spec.csi and volume.spec.csi.driver == driver.name]
 
     def _volumes_of_node(self, node: Node | CSINode) -> Iterator[Key]:
         """The volumes that are attached to a node, and those that its pods need."""

@@ -54,7 +54,7 @@ def default_class(claim: PersistentVolumeClaim, classes: Iterable[StorageClass])
     """The default class for a claim that names none, however old it is; None when the claim needs none."""
     if claim.spec.storage_class_name is not None:
         return None
-    return default_class_for(to_doc(claim), [to_doc(each) for each in classes])
+    return default_class_for(to_doc(claim), [to_doc(storage_class) for storage_class in classes])
 
 
 _log = logs.logger("tonnage.claims")

@@ -124,13 +124,13 @@ class AttributesClassProtection(QueueController):
 
     async def reconcile(self, key: Key) -> None:
         """Add the finalizer, or remove it from a terminating class that nothing uses."""
-        found = self._classes.get(key)
-        if found is None:
+        attributes_class = self._classes.get(key)
+        if attributes_class is None:
             return
-        if not found.metadata.is_terminating:
-            await _patch(self._client, found, add_finalizer(found, VAC_PROTECTION))
-        elif not self._claims(found.name) and not self._volumes(found.name):
-            await _patch(self._client, found, remove_finalizer(found, VAC_PROTECTION))
+        if not attributes_class.metadata.is_terminating:
+            await _patch(self._client, attributes_class, add_finalizer(attributes_class, VAC_PROTECTION))
+        elif not self._claims(attributes_class.name) and not self._volumes(attributes_class.name):
+            await _patch(self._client, attributes_class, remove_finalizer(attributes_class, VAC_PROTECTION))
 
     def _let_go(self, names: set[str]) -> None:
         for name in names:

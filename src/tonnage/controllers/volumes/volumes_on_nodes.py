@@ -63,7 +63,7 @@ class VolumesAttachedUpdater(QueueController):
 
     async def _write(self, node: Node) -> Node | None:
         """Write the list if it changed. Returns the node as the server has it then. Raises NotFound."""
-        before = [each.name for each in node.status.volumes_attached]
+        before = [attached_volume.name for attached_volume in node.status.volumes_attached]
         # Volumes without the CSI prefix were listed by another attacher.
         others = [name for name in before if not name.startswith(CSI_VOLUME_PREFIX)]
         now = others + sorted(self._attached_to(node.name))
@@ -97,5 +97,5 @@ def is_pod_terminated(pod: Pod) -> bool:
         return True
     statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
     return pod.metadata.is_terminating and not any(
-        each.state.terminated is None and each.state.waiting is None for each in statuses
+        statuse.state.terminated is None and statuse.state.waiting is None for statuse in statuses
     )

@@ -94,7 +94,7 @@ class CronJobController(QueueController):
                 self._tell(cron_job, "SawCompletedJob", f"Saw completed job: {job.name}, condition: {end}")
             else:
                 active.append(reference)
-        known = {each.uid for each in cron_job.status.active}
+        known = {object_reference.uid for object_reference in cron_job.status.active}
         for job in jobs:
             if job.uid not in known and not job.is_finished and not job.metadata.is_terminating:
                 told = f"Saw a job that the controller did not create or forgot: {job.name}"

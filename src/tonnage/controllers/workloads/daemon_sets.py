@@ -46,7 +46,7 @@ class DaemonSetController(WorkloadController[DaemonSet, Pod]):
         )
         self._reconciler.follow(
             self._nodes,
-            lambda _: [each.key for each in self._sets],
+            lambda _: [daemon_set.key for daemon_set in self._sets],
             changed_by=lambda node: (node.metadata.labels, node.spec.taints),
         )
         self._nodes.add_handlers(on_delete=self._node_deleted)
@@ -55,8 +55,8 @@ class DaemonSetController(WorkloadController[DaemonSet, Pod]):
         revisions.add_handlers(on_update=lambda _, new: self._queue_owner(new), on_delete=self._queue_owner)
 
     def _node_deleted(self, old: Node) -> None:
-        for found in self._sets:
-            self._failed_pods.forget(backoff_key(found, old.name))
+        for daemon_set in self._sets:
+            self._failed_pods.forget(backoff_key(daemon_set, old.name))
 
     def _set_deleted(self, old: DaemonSet) -> None:
         for node in self._nodes:
@@ -75,14 +75,14 @@ class DaemonSetController(WorkloadController[DaemonSet, Pod]):
             return RESYNC_S
         revisions = await self._history.revisions(owner)
         current, collisions = await self._history.update_revision(owner, revisions)
-        hashes = {hash_of(each) for each in (current, *templates.equal_to(owner, revisions))}
+        hashes = {hash_of(revision) for revision in (current, *templates.equal_to(owner, revisions))}
         pods = self._measured(await self._claimed(owner), owner.spec.min_ready_seconds)
         now = self._clock.now()
         observed = daemon_set_plan.ObservedDaemons.of(owner, self._nodes, pods, hashes, now)
         again_s, failure = await self._carry_out(observed, hash_of(current))
         await write_status(self._client, owner, daemon_set_plan.status_of(observed, collisions))
         in_use = {pod.metadata.labels.get(REVISION_HASH) for pod in pods}
-        live = {current.name, *(each.name for each in revisions if hash_of(each) in in_use)}
+        live = {current.name, *(revision.name for revision in revisions if hash_of(revision) in in_use)}
         await self._history.forget(owner, revisions, live)
         if failure is not None:
             raise failure

@@ -55,8 +55,8 @@ class DeploymentController(WorkloadController[Deployment, ReplicaSet]):
         owner = pod.metadata.controller
         if owner is None or owner.kind != "ReplicaSet":
             return
-        found = self._sets.get(f"{pod.namespace}/{owner.name}")
-        above = found.metadata.controller if found is not None else None
+        replica_set = self._sets.get(f"{pod.namespace}/{owner.name}")
+        above = replica_set.metadata.controller if replica_set is not None else None
         if above is None or above.kind != "Deployment":
             return
         deployment = self._deployments.get(f"{pod.namespace}/{above.name}")
@@ -118,7 +118,7 @@ class DeploymentController(WorkloadController[Deployment, ReplicaSet]):
         sets = [*olds, new] if new is not None else list(olds)
         shrunk = await self._scale(deployment, olds, {each.name: 0 for each in olds if each.spec.replicas})
         # Terminating pods still run, and Recreate never runs old with new.
-        old_pods = (pod for each in olds for pod in self._pods_of.of(each.uid))
+        old_pods = (pod for replica_set in olds for pod in self._pods_of.of(replica_set.uid))
         if shrunk or any(each.status.replicas for each in olds) or any(not pod.is_terminal for pod in old_pods):
             return await self._sync_status(deployment, sets, new, in_rollout=True)
         if new is None:
@@ -180,11 +180,11 @@ class DeploymentController(WorkloadController[Deployment, ReplicaSet]):
 
     async def _resolve_name_collision(self, deployment: Deployment, key: Key) -> None:
         """Handle a taken name: by our own set, which the cache will show, or by a set of another template."""
-        found = await self._client.get(ReplicaSet, key)
-        owner = found.metadata.controller
+        replica_set = await self._client.get(ReplicaSet, key)
+        owner = replica_set.metadata.controller
         is_ours = owner is not None and owner.uid == deployment.uid
-        if is_ours and rollout.same_template(found.spec.template, deployment.spec.template):
-            self._expectations.expect_written(deployment.key, self._sets, found)
+        if is_ours and rollout.same_template(replica_set.spec.template, deployment.spec.template):
+            self._expectations.expect_written(deployment.key, self._sets, replica_set)
             return
         collisions = (deployment.status.collision_count or 0) + 1
         _log.info("Two templates have the same hash", deployment=deployment.key, collisions=collisions)
@@ -202,7 +202,7 @@ class DeploymentController(WorkloadController[Deployment, ReplicaSet]):
         """Scale the sets, and write the Deployment's size on every one of them. Returns whether any size changed."""
         annotations = rollout.replicas_annotations(deployment)
         is_changed = False
-        for found in [each for each in sets if each.name in sizes]:
+        for found in [replica_set for replica_set in sets if replica_set.name in sizes]:
             old, size = found.spec.replicas, sizes[found.name]
             if old == size and annotations.items() <= found.metadata.annotations.items():
                 continue
@@ -228,8 +228,8 @@ class DeploymentController(WorkloadController[Deployment, ReplicaSet]):
             raise
 
     async def _clean_up(self, deployment: Deployment, olds: Sequence[ReplicaSet]) -> None:
-        for each in rollout.outdated(deployment, olds):
-            await self._expectations.delete(deployment.key, self._sets, each)
+        for replica_set in rollout.outdated(deployment, olds):
+            await self._expectations.delete(deployment.key, self._sets, replica_set)
 
     async def _sync_status(
         self, deployment: Deployment, sets: Sequence[ReplicaSet], new: ReplicaSet | None, *, in_rollout: bool

@@ -49,15 +49,15 @@ class DisruptionController(QueueController):
         self._pod_changed(new)
 
     def _pod_changed(self, pod: Pod) -> None:
-        budgets = [each for each in self._budgets_in(pod.namespace) if disruption_plan.guards(each, pod)]
+        budgets = [budget for budget in self._budgets_in(pod.namespace) if disruption_plan.guards(budget, pod)]
         if len(budgets) > 1:
             note = (
                 f'Pod "{pod.namespace}"/"{pod.name}" matches multiple PodDisruptionBudgets.  '
                 f'Chose "{budgets[0].name}" arbitrarily.'
             )
             self._recorder.event(pod, "Warning", "MultiplePodDisruptionBudgets", "Guard", note)
-        for each in budgets:
-            self._reconciler.add(each.key)
+        for budget in budgets:
+            self._reconciler.add(budget.key)
         if disruption_plan.stale_after_s(pod, self._clock.now()) is not None:
             self._stale.add(pod.key)
 
@@ -88,14 +88,14 @@ class DisruptionController(QueueController):
         noted = budget.status.disrupted_pods
         # As the current clock would have written them: setting the clock makes no entry older or younger.
         measured = {name: now - timedelta(seconds=self._ages.age_s((key, name), at)) for name, at in noted.items()}
-        found = disruption_plan.disrupted_pods(measured, pods, now)
-        for pod in found.not_deleted:
+        disrupted_pods = disruption_plan.disrupted_pods(measured, pods, now)
+        for pod in disrupted_pods.not_deleted:
             note = f"Pod was expected by PDB {budget.namespace}/{budget.name} to be deleted but it wasn't"
             self._recorder.event(pod, "Warning", "NotDeleted", "Delete", note)
-        waiting = {name: noted[name] for name in found.waiting}
+        waiting = {name: noted[name] for name in disrupted_pods.waiting}
         await self._write(budget, disruption_plan.status_of(budget, pods, wanted, waiting, now))
         # A little more than the rest of the two minutes, after which an entry is removed.
-        return None if found.recheck_s is None else found.recheck_s + 0.1
+        return None if disrupted_pods.recheck_s is None else disrupted_pods.recheck_s + 0.1
 
     async def _write(self, budget: PodDisruptionBudget, status: PodDisruptionBudgetStatus) -> None:
         if status == budget.status:

@@ -81,7 +81,7 @@ class ReplicaController(WorkloadController[Replicated, Pod], Generic[Replicated]
             # The pods of all sets that have the same controller; of this set alone if it has none.
             controller = owner.metadata.controller
             siblings = self._sets_of.of(controller.uid) if controller is not None else [owner]
-            related = [pod for each in siblings for pod in self._owned.of(each.uid)]
+            related = [pod for sibling in siblings for pod in self._owned.of(sibling.uid)]
             chosen = pods_to_delete(active, related, -count, self._clock.now())
             return await self._pod_control.delete_all(owner, chosen)
         return None

@@ -77,7 +77,7 @@ class StatefulSetController(WorkloadController[StatefulSet, Pod]):
         pods = await self._claimed(owner, is_member=lambda pod: is_member(owner, pod))
         pods = self._measured(pods, owner.spec.min_ready_seconds)
         update, collisions = await self._history.update_revision(owner, revisions)
-        current = next((each for each in revisions if each.name == owner.status.current_revision), update)
+        current = next((revision for revision in revisions if revision.name == owner.status.current_revision), update)
         self._rejected.observe(owner.key, pods)
         observed = self._observe(owner, pods, current.name, update.name)
         failure = await self._carry_out(owner, plan(owner, pods, observed), (current, update))
@@ -119,7 +119,7 @@ class StatefulSetController(WorkloadController[StatefulSet, Pod]):
     def _claims_at(self, owner: StatefulSet, ordinal: int) -> list[PersistentVolumeClaim]:
         names = claim_names(owner, ordinal).values()
         found = (self._claims.get(f"{owner.namespace}/{name}") for name in names)
-        return [each for each in found if each is not None]
+        return [claim for claim in found if claim is not None]
 
     async def _carry_out(
         self, owner: StatefulSet, steps: Sequence[Step], revisions: Sequence[ControllerRevision]

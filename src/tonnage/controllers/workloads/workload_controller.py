@@ -85,17 +85,17 @@ async def claim_objects(
 
     Raises Conflict when the owner is being deleted or is another; objects not patched are tried next time.
     """
-    found = classify(owner, [*index.of(owner.uid), *index.orphans(owner.namespace)], matches)
-    for each in found.release:
+    claimed_objects = classify(owner, [*index.of(owner.uid), *index.orphans(owner.namespace)], matches)
+    for each in claimed_objects.release:
         await _release(client, owner, each, finalizer)
-    if not found.adopt:
-        return found.owned
+    if not claimed_objects.adopt:
+        return claimed_objects.owned
     fresh = await client.get(type(owner), owner.key)
     if fresh.uid != owner.uid or fresh.metadata.is_terminating:
         kind = codec.resource_of(type(owner)).kind
         raise Conflict(f"{kind} {owner.key} does not adopt: it has just been deleted", name=owner.name, uid=owner.uid)
-    adopted = [await _adopt(client, owner, each, finalizer) for each in found.adopt]
-    return [*found.owned, *(each for each in adopted if each is not None)]
+    adopted = [await _adopt(client, owner, each, finalizer) for each in claimed_objects.adopt]
+    return [*claimed_objects.owned, *(each for each in adopted if each is not None)]
 
 
 async def _adopt(client: Client, owner: Object, found: T, finalizer: str) -> T | None:

@@ -97,7 +97,7 @@ async def slow_start(count: int, act: Callable[[int], Awaitable[TonnageError | N
 
 
 def first_failure(outcomes: Sequence[TonnageError | None]) -> TonnageError | None:
-    return next((each for each in outcomes if each is not None), None)
+    return next((outcome for outcome in outcomes if outcome is not None), None)
 
 
 def is_namespace_terminating(failure: TonnageError) -> bool:
@@ -148,8 +148,8 @@ class HistoryControl:
 
     async def forget(self, owner: Versioned, ordered: Sequence[ControllerRevision], live: Collection[str]) -> None:
         """Delete revisions beyond the history limit; `live` names the revisions in use."""
-        for each in templates.outdated(owner, ordered, live):
-            await self._expectations.delete(owner.key, self._revisions, each)
+        for revision in templates.outdated(owner, ordered, live):
+            await self._expectations.delete(owner.key, self._revisions, revision)
 
 
 T = TypeVar("T", bound=Object)

@@ -78,9 +78,9 @@ class DriverRecords:
         unknown = self._unknown
         if looks_for_unknown:
             unknown = {}
-            for each in unknown_contents(self._state_dir, in_use=True) if self._state_dir.exists() else ():
-                place = PoolPlace(each.place.node, each.place.pool)
-                unknown[place] = unknown.get(place, 0) + each.size_bytes
+            for unknown_content in unknown_contents(self._state_dir, in_use=True) if self._state_dir.exists() else ():
+                place = PoolPlace(unknown_content.place.node, unknown_content.place.pool)
+                unknown[place] = unknown.get(place, 0) + unknown_content.size_bytes
         if seen == self._seen and unknown == self._unknown:
             return None
         # Two changes may have the same mtime: a folder that changed just now is read again.
@@ -139,15 +139,15 @@ async def _follow(cluster: ShownCluster, records: DriverRecords) -> None:
 
 async def _look(cluster: ShownCluster, records: DriverRecords) -> None:
     try:
-        found = await asyncio.to_thread(records.look)
+        driver_contents = await asyncio.to_thread(records.look)
     except (TonnageError, OSError) as exc:
         text = exc.message if isinstance(exc, TonnageError) else f"{exc.filename}: {exc.strerror}"
         notice = NoticeRow(text=f"what lies in the driver's pools cannot be seen: {text}")
         cluster.collections.put("notices", _NOTICE, notice)
         return
     cluster.collections.remove("notices", _NOTICE)
-    if found is not None:
-        cluster.look_into(found)
+    if driver_contents is not None:
+        cluster.look_into(driver_contents)
 
 
 def _time(path: Path) -> int:

@@ -84,13 +84,13 @@ def is_refused(reading: KindReading) -> bool:
 def notices(readings: Iterable[KindReading], server: str) -> Iterator[tuple[str, NoticeRow]]:
     """Notices by topic. An unreachable server is one notice, however many kinds are read."""
     away: list[KindReading] = []
-    for each in readings:
-        if each.failure is None:
+    for reading in readings:
+        if reading.failure is None:
             continue
-        if is_refused(each):
-            yield resource_of(each.cls).qualified, _refused(each)
-        elif each.failing_for_s >= AWAY_AFTER_S:
-            away.append(each)
+        if is_refused(reading):
+            yield resource_of(reading.cls).qualified, _refused(reading)
+        elif reading.failing_for_s >= AWAY_AFTER_S:
+            away.append(reading)
     if away:
         yield SERVER, _away(away, server)
 
@@ -142,8 +142,8 @@ class EventStream(Informer[Event]):
         self._told(new)
 
     def replace(self, state: Iterable[Event], *, rewound: bool = False) -> None:
-        for each in state:
-            self._told(each)
+        for event in state:
+            self._told(event)
 
 
 SETTLE_S: Final = 0.1
@@ -252,7 +252,7 @@ class LiveCluster(ShownCluster):
     async def _events_about(self, about: ObjectReference) -> Sequence[Event]:
         selected = f"involvedObject.kind={about.kind},involvedObject.name={about.name}"
         events = await self.client.list(Event, namespace=about.namespace, field_selector=selected, retry=False)
-        return [each for each in events.items if not about.uid or each.involved_object.uid in ("", about.uid)]
+        return [event for event in events.items if not about.uid or event.involved_object.uid in ("", about.uid)]
 
     async def __aenter__(self) -> Self:
         self.informers.start()
@@ -327,19 +327,19 @@ class LiveCluster(ShownCluster):
             await self.clock.sleep(ASK_S)
 
     def _readings(self) -> Iterator[KindReading]:
-        return (reading_of(each, self._namespace_of(each.cls)) for each in self.informers)
+        return (reading_of(informer, self._namespace_of(informer.cls)) for informer in self.informers)
 
     def _event_readings(self) -> list[KindReading]:
-        failing = [each.last_failure for each in self._events if each.out_of_step_since_s is not None]
+        failing = [event.last_failure for event in self._events if event.out_of_step_since_s is not None]
         return [KindReading(Event, failure, 0.0, self.namespace) for failure in failing]
 
     def _tell_notices(self) -> None:
         readings = [*self._readings(), *self._event_readings()]
         found = dict(notices(readings, self.client.server))
         if SERVER in found:
-            told = self.collections.of(NoticeRow).get(SERVER)
-            longest_s = max(each.failing_for_s for each in readings)
-            since = told.since if told is not None else self.clock.now() - timedelta(seconds=longest_s)
+            notice_row = self.collections.of(NoticeRow).get(SERVER)
+            longest_s = max(reading.failing_for_s for reading in readings)
+            since = notice_row.since if notice_row is not None else self.clock.now() - timedelta(seconds=longest_s)
             found[SERVER] = msgspec.structs.replace(found[SERVER], since=since)
         if self.namespace:
             text = f"namespace {self.namespace} alone is shown: pods and claims of others are not"
@@ -356,12 +356,12 @@ class LiveCluster(ShownCluster):
     def _forget_refused(self) -> None:
         """Forget objects of kinds that are refused: the dashboard neither shows them nor answers with them."""
         now_s = self.clock.monotonic()
-        for each in self.informers:
-            if not is_refused(reading_of(each, "")):
-                self._refused_since_s.pop(each.cls, None)
-            elif now_s - self._refused_since_s.setdefault(each.cls, now_s) >= FORGET_S and len(each):
+        for informer in self.informers:
+            if not is_refused(reading_of(informer, "")):
+                self._refused_since_s.pop(informer.cls, None)
+            elif now_s - self._refused_since_s.setdefault(informer.cls, now_s) >= FORGET_S and len(informer):
                 self._is_forgetting = True
-                each.forget()
+                informer.forget()
                 self._is_forgetting = False
 
     async def _ask(self) -> None:

@@ -103,7 +103,7 @@ def unseen(capacity: CSIStorageCapacity, volumes: Iterable[PersistentVolume], no
     written_at = capacity.metadata.updated_at
     if written_at is None:
         return []
-    made = [(each, each.metadata.creation_timestamp) for each in volumes]
+    made = [(volume, volume.metadata.creation_timestamp) for volume in volumes]
     found = [(at, each.name, each) for each, at in made if at is not None and written_at < at <= now - REFRESH]
     return [each for _, _, each in sorted(found, key=lambda one: one[:2])]
 
@@ -121,7 +121,7 @@ def lagging(missing: Sequence[PersistentVolume]) -> str:
 
 def changes_at(capacity: CSIStorageCapacity, volumes: Iterable[PersistentVolume], now: datetime) -> datetime | None:
     """The next instant after `now` at which the same objects may be judged differently; None for never."""
-    times = [at + REFRESH for each in volumes if (at := each.metadata.creation_timestamp) is not None]
+    times = [at + REFRESH for volume in volumes if (at := volume.metadata.creation_timestamp) is not None]
     if capacity.has_kept_pools and (checked := capacity.checked_at) is not None:
         times.append(checked + CHECKED_WITHIN)
     return min((at for at in times if at > now), default=None)
@@ -164,12 +164,12 @@ def row_of(
 
 
 def _left(capacity: CSIStorageCapacity, pools: Sequence[int], held: Sequence[RememberedCapacity]) -> int | None:
-    if any(each.mode is Reservation.OBJECT for each in held):
+    if any(remembered_capacity.mode is Reservation.OBJECT for remembered_capacity in held):
         return 0
     if not pools and capacity.capacity is None:
         return None
     free = sum(pools) if pools else capacity.capacity.value() if capacity.capacity is not None else 0
-    return max(free - sum(each.bytes for each in held), 0)
+    return max(free - sum(remembered_capacity.bytes for remembered_capacity in held), 0)
 
 
 def reached(objects: KnownObjects, topology: LabelSelector | None) -> list[str]:
@@ -188,7 +188,7 @@ def reached(objects: KnownObjects, topology: LabelSelector | None) -> list[str]:
 
 def classes_of(objects: KnownObjects, held: RememberedCapacity) -> set[str]:
     """The storage classes of the claims of a reservation, as far as the claims are known."""
-    return {found.class_name for each in held.claims if (found := objects.claims.get(each)) is not None}
+    return {found.class_name for claim in held.claims if (found := objects.claims.get(claim)) is not None}
 
 
 class _Judged(NamedTuple):
@@ -231,9 +231,9 @@ class CapacityBook:
             for node in known.nodes[:MOST_NODES]:
                 self.of_node.mark(node, key, is_there=False)
             self._following[known.driver] -= known.is_following
-            found = self._objects.capacities.get(key)
-            if found is not None:
-                judged = self._judged[key] = self._judge(found, now)
+            capacity = self._objects.capacities.get(key)
+            if capacity is not None:
+                judged = self._judged[key] = self._judge(capacity, now)
                 self._following[judged.driver] += judged.is_following
         turned = before ^ set(+self._following)
         return touched | {
@@ -241,15 +241,15 @@ class CapacityBook:
         }
 
     def row_of(self, key: Key, now: datetime) -> CapacityRow | None:
-        found = self._objects.capacities.get(key)
-        if found is None:
+        capacity = self._objects.capacities.get(key)
+        if capacity is None:
             return None
         driver, nodes, missing, _ = self._judged[key]
-        stale = why_stale(self._objects, found, nodes[:MOST_NODES], self.faults, now)
+        stale = why_stale(self._objects, capacity, nodes[:MOST_NODES], self.faults, now)
         if not stale and missing and self._following[driver]:
             stale = lagging(missing)
-        held = [(each, self._other_class(each, found)) for each in self.held.get(key, ())]
-        return row_of(found, nodes, held, stale)
+        held = [(each, self._other_class(each, capacity)) for each in self.held.get(key, ())]
+        return row_of(capacity, nodes, held, stale)
 
     def _other_class(self, held: RememberedCapacity, capacity: CSIStorageCapacity) -> str:
         """The storage class that something is kept back for, where it is not the object's own; else empty.
@@ -267,7 +267,7 @@ class CapacityBook:
         for node in nodes:
             self.of_node.mark(node, capacity.key, is_there=True)
         class_name = capacity.storage_class_name
-        volumes = [each for node in nodes for each in self._volumes_on(node) if each.class_name == class_name]
+        volumes = [volume for node in nodes for volume in self._volumes_on(node) if volume.class_name == class_name]
         at = changes_at(capacity, volumes, now)
         if at is not None:
             heapq.heappush(self._later, (at, capacity.key))

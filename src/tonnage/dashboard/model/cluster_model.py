@@ -144,20 +144,20 @@ class Touched:
         claims = self._objects.claims_of_class[found.name]
         self.volumes |= claims
         self.claim_users(claims)
-        for each in (old, new):
-            for name in self._objects.classes_of_driver[each.provisioner] if each is not None else ():
+        for storage_class in (old, new):
+            for name in self._objects.classes_of_driver[storage_class.provisioner] if storage_class is not None else ():
                 self.capacities |= self._objects.capacities_of_class[name]
         self.capacities |= self._objects.capacities_of_class[found.name]
 
     def _driver(self, old: CSIDriver | None, new: CSIDriver | None) -> None:
-        found = new or old
-        if found is None or rebuilds_volumes(old) == rebuilds_volumes(new):
+        driver = new or old
+        if driver is None or rebuilds_volumes(old) == rebuilds_volumes(new):
             return
         # Drivers hardly ever change: look at every volume.
         for volume in self._objects.volumes.values():
-            if volume.spec.csi is not None and volume.spec.csi.driver == found.name:
+            if volume.spec.csi is not None and volume.spec.csi.driver == driver.name:
                 self.volume(volume.name)
-        for name in self._objects.classes_of_driver[found.name]:
+        for name in self._objects.classes_of_driver[driver.name]:
             self.volumes |= self._objects.claims_of_class[name]
 
 
@@ -211,17 +211,17 @@ class ClusterModel:
         held: dict[Key, list[RememberedCapacity]] = {}
         since: dict[Key, datetime] = {}
         self._held_for = Index()
-        for each in memory.held:
-            held.setdefault(each.capacity, []).append(each)
-            for claim in each.claims:
-                self._held_for.mark(claim, each.capacity, is_there=True)
-                since[claim] = max(since.get(claim, each.since), each.since)
+        for remembered_capacity in memory.held:
+            held.setdefault(remembered_capacity.capacity, []).append(remembered_capacity)
+            for claim in remembered_capacity.claims:
+                self._held_for.mark(claim, remembered_capacity.capacity, is_there=True)
+                since[claim] = max(since.get(claim, remembered_capacity.since), remembered_capacity.since)
         book = self._book
         for key in book.held.keys() | held.keys():
             if book.held.get(key) != held.get(key):
                 self._touched.capacities.add(key)
         self._touched.volumes |= {claim for claim, _ in since.items() ^ self._held_since.items()}
-        assumed = {each.uid: each for each in memory.pods}
+        assumed = {pod.uid: pod for pod in memory.pods}
         for uid in {uid for uid, _ in assumed.items() ^ self._assumed.items()}:
             for was, told in ((True, self._assumed.get(uid)), (False, assumed.get(uid))):
                 if told is not None:
@@ -285,8 +285,8 @@ class ClusterModel:
     def decided(self, pod: Key) -> str:
         """The node that the scheduler chose for a pod while the API does not show it yet; else empty."""
         found = self.objects.pods.get(pod)
-        told = self._assumed.get(found.uid) if found is not None and not found.spec.node_name else None
-        return told.node if told is not None else ""
+        assumed = self._assumed.get(found.uid) if found is not None and not found.spec.node_name else None
+        return assumed.node if assumed is not None else ""
 
     # -- settling -----------------------------------------------------------------------------------------------------
 
@@ -296,8 +296,8 @@ class ClusterModel:
             self.lanes.changed(old, new, self.now)
         for each in (old, new):
             self._touched.nodes.update(self._nodes_with(each))
-            if each is not None and (told := self._assumed.get(each.uid)) is not None:
-                self._touched.nodes.add(told.node)
+            if each is not None and (assumed := self._assumed.get(each.uid)) is not None:
+                self._touched.nodes.add(assumed.node)
             if isinstance(each, PersistentVolumeClaim):
                 self._touched.capacities |= self._held_for[each.key]
         if isinstance(old, PersistentVolumeClaim) and (new is None or new.uid != old.uid):
@@ -350,9 +350,9 @@ class ClusterModel:
         rows = self.collections.of(VolumeRow)
         for key in self._volumes_on[node]:
             row = rows[key]
-            found = self.objects.volumes.get(row.volume) if row.node == node else None
-            if found is not None:
-                yield found
+            volume = self.objects.volumes.get(row.volume) if row.node == node else None
+            if volume is not None:
+                yield volume
 
     def _write(self, collection: str, rows: Iterable[tuple[str, Row | None]]) -> None:
         for key, row in rows:

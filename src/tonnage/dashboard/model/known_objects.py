@@ -48,8 +48,8 @@ def labels_of_affinity(volume: PersistentVolume) -> Iterator[Label]:
     """Every node label that may change where a volume is."""
     required = affinity_of(volume)
     for term in required.node_selector_terms if required is not None else ():
-        for each in node_requirements(term):
-            yield from ((each.key, value) for value in each.values)
+        for node_requirement in node_requirements(term):
+            yield from ((node_requirement.key, value) for value in node_requirement.values)
 
 
 def labels_of_topology(topology: LabelSelector) -> Sequence[Label]:
@@ -148,11 +148,11 @@ class KnownObjects:
 
     def snapshot(self) -> KnownObjects:
         """A copy of the objects by kind, which another thread may read; of the indexes, only attachments by volume."""
-        found = KnownObjects()
+        known_objects = KnownObjects()
         for kind, known in self._by_kind.items():
-            found._by_kind.setdefault(kind, {}).update(known)
-        found.attachments_of_volume.update(self.attachments_of_volume)
-        return found
+            known_objects._by_kind.setdefault(kind, {}).update(known)
+        known_objects.attachments_of_volume.update(self.attachments_of_volume)
+        return known_objects
 
     def __iter__(self) -> Iterator[Object]:
         for known in self._by_kind.values():

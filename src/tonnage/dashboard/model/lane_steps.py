@@ -133,13 +133,13 @@ def _on(pod: Pod, kind: str, text: str, at: datetime) -> PodStep:
 
 
 def _started_at(pod: Pod) -> datetime | None:
-    states = [each.state.running for each in pod.status.container_statuses]
-    found = [each.started_at for each in states if each is not None and each.started_at is not None]
+    states = [container_status.state.running for container_status in pod.status.container_statuses]
+    found = [state.started_at for state in states if state is not None and state.started_at is not None]
     return min(found, default=None) or pod.status.start_time
 
 
 def _ended_at(pod: Pod) -> datetime | None:
-    states = [each.state.terminated for each in pod.status.container_statuses]
+    states = [container_status.state.terminated for container_status in pod.status.container_statuses]
     return max((each.finished_at for each in states if each is not None and each.finished_at is not None), default=None)
 
 
@@ -210,10 +210,10 @@ def attachment_steps(
     old: VolumeAttachment | None, new: VolumeAttachment | None, claim: Key, now: datetime
 ) -> Iterator[PodStep]:
     """The steps of the attachment of a claim's volume. None stands for an attachment that does not exist."""
-    found = new or old
-    if found is None:
+    attachment = new or old
+    if attachment is None:
         return
-    node, volume = found.spec.node_name, found.spec.source.persistent_volume_name
+    node, volume = attachment.spec.node_name, attachment.spec.source.persistent_volume_name
 
     def step(kind: str, text: str, at: datetime) -> PodStep:
         return PodStep(at=at, kind=kind, text=text, node=node, claim=claim, source=API)

@@ -51,7 +51,7 @@ class Lane:
     def is_done(self) -> bool:
         if self.state in ("gone", "Failed", "Succeeded"):
             return True
-        last = next((each.kind for each in reversed(self.steps) if each.kind in _UNDER_WAY | _OVER), "")
+        last = next((step.kind for step in reversed(self.steps) if step.kind in _UNDER_WAY | _OVER), "")
         return self.state == "Running" and last not in _UNDER_WAY
 
     @property
@@ -123,10 +123,10 @@ def _rank(step: PodStep) -> int:
 
 def _last_refusal(steps: list[PodStep]) -> str:
     """The last refusal, unless the pod has progressed since."""
-    for each in reversed(steps):
-        if each.kind == "refused":
-            return each.text
-        if each.kind in ("decided", "bound", "nominated"):
+    for step in reversed(steps):
+        if step.kind == "refused":
+            return step.text
+        if step.kind in ("decided", "bound", "nominated"):
             return ""
     return ""
 

@@ -66,7 +66,7 @@ def _readiness(node: Node) -> tuple[bool, str]:
     """Whether a node is ready, and why not. A node without conditions, as in a manifest, counts as ready."""
     ready = node.condition("Ready")
     if ready is None:
-        found = [each.key for each in node.spec.taints if each.key in (NOT_READY, UNREACHABLE)]
+        found = [taint.key for taint in node.spec.taints if taint.key in (NOT_READY, UNREACHABLE)]
         return not found, f"it has the taint {found[0]}" if found else ""
     return ready.is_true, "" if ready.is_true else ready.message or ready.reason or "its kubelet does not say why"
 
@@ -81,12 +81,12 @@ def _taints(node: Node) -> Iterator[str]:
 def _slots(objects: KnownObjects, name: str, pods: Collection[Pod]) -> tuple[AttachSlots, ...]:
     """Distinct volumes that pods mount or that are attached, counted like the scheduler (`attached_volumes.py`)."""
     used: dict[str, set[VolumeId]] = {}
-    for found in (*_mounted(objects, pods), *_attached(objects, name)):
-        used.setdefault(found.driver, set()).add(found)
+    for volume_id in (*_mounted(objects, pods), *_attached(objects, name)):
+        used.setdefault(volume_id.driver, set()).add(volume_id)
     csi_node = objects.csi_nodes.get(name) if name in objects.nodes else None
     limits: Mapping[str, int | None] = {}
     if csi_node is not None:
-        limits = {each.name: each.allocatable.count for each in csi_node.spec.drivers}
+        limits = {driver.name: driver.allocatable.count for driver in csi_node.spec.drivers}
     return tuple(
         AttachSlots(driver=driver, used=len(used.get(driver, ())), limit=limits.get(driver))
         for driver in sorted(used.keys() | limits.keys())
@@ -205,5 +205,5 @@ def _message(pod: Pod) -> str:
     scheduled = pod.condition("PodScheduled")
     if scheduled is not None and not scheduled.is_true:
         return scheduled.message
-    waiting = [each.state.waiting for each in pod.status.container_statuses if each.state.waiting is not None]
+    waiting = [statuse.state.waiting for statuse in pod.status.container_statuses if statuse.state.waiting is not None]
     return next((each.message for each in waiting if each.message), "")

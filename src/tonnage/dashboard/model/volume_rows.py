@@ -55,9 +55,9 @@ def place_of(objects: KnownObjects, volume: PersistentVolume) -> VolumePlace:
         listed = node_requirements(term)
         zones.update(
             value
-            for each in term.match_expressions
-            if each.operator == "In" and each.key.endswith("/zone")
-            for value in each.values
+            for requirement in term.match_expressions
+            if requirement.operator == "In" and requirement.key.endswith("/zone")
+            for value in requirement.values
         )
         if not listed:
             is_wide = is_wide or bool(term.match_expressions)
@@ -119,7 +119,7 @@ def volume_of(objects: KnownObjects, claim: PersistentVolumeClaim) -> Persistent
     """The volume of a claim's row; None while it has none, or if its volume is another claim's."""
     names = {claim.spec.volume_name} if claim.spec.volume_name else objects.volumes_of_claim[claim.key]
     found = (objects.volumes.get(name) for name in sorted(names))
-    return next((each for each in found if each is not None and claim_of(objects, each) == claim.key), None)
+    return next((volume for volume in found if volume is not None and claim_of(objects, volume) == claim.key), None)
 
 
 def row_of(objects: KnownObjects, key: Key, besides: Besides) -> VolumeRow | None:
@@ -195,7 +195,7 @@ def _whereabouts(
         "nodes": place.nodes,
         "zones": place.zones,
         "pool": content.place.pool if content is not None else -1,
-        "attached": tuple(sorted({each.spec.node_name for each in found if each.status.attached})),
+        "attached": tuple(sorted({attachment.spec.node_name for attachment in found if attachment.status.attached})),
         "attaching": tuple(sorted({each.spec.node_name for each in found if not each.status.attached})),
         "attach_error": errors[0] if errors else "",
     }
@@ -234,8 +234,8 @@ def _home(objects: KnownObjects, claim: PersistentVolumeClaim, volume: Persisten
         return ""
     attached = {
         found.spec.node_name
-        for each in objects.attachments_of_volume[volume.name]
-        if (found := objects.attachments[each]).status.attached
+        for attachment in objects.attachments_of_volume[volume.name]
+        if (found := objects.attachments[attachment]).status.attached
     }
     if is_on_its_way(claim, volume):
         return min(attached - {claim.selected_node}, default="")

@@ -114,7 +114,7 @@ class Asking:
         self, state: ClusterState, pod: Key, note: Callable[[str], object]
     ) -> tuple[Explanation, dict[str, int]]:
         """Why a pod goes to a node or to none, and the weights of its scores. Raises TonnageError."""
-        found, profile = decided_on(
+        explanation, profile = decided_on(
             find_pod(state, pod),
             state,
             self.configuration,
@@ -122,7 +122,7 @@ class Asking:
             foreign=self.foreign,
             note=note,
         )
-        return found, score_weights(profile)
+        return explanation, score_weights(profile)
 
     async def answer(self, work: Callable[[QuestionLimit], T]) -> T:
         """Run the work in a thread when its turn comes. Raises TooManyAsk, OutOfTime, and what the work raises. A

@@ -60,28 +60,28 @@ def _is_list(data: bytes) -> bool:
 
 def sorted_out(files: Iterable[GivenText]) -> GivenFiles:
     """Sort files by kind. Raises TonnageError when they cannot be replayed."""
-    found = GivenFiles()
+    given_files = GivenFiles()
     by_kind: dict[str, list[GivenText]] = {}
-    for each in files:
-        by_kind.setdefault(kind_of(each), []).append(each)
-    found.manifests = by_kind.get(MANIFESTS, [])
-    found.passed_over = [each.name for each in by_kind.get(OTHER, [])]
-    found.steps = _only(by_kind.get(STEPS, []), "files of steps")
-    found.scenario = _only(by_kind.get(SCENARIO, []), "scenarios")
-    found.config = _only(by_kind.get(CONFIGURATION, []), "configurations of the scheduler")
-    if found.steps is not None and found.scenario is not None:
+    for file in files:
+        by_kind.setdefault(kind_of(file), []).append(file)
+    given_files.manifests = by_kind.get(MANIFESTS, [])
+    given_files.passed_over = [given_text.name for given_text in by_kind.get(OTHER, [])]
+    given_files.steps = _only(by_kind.get(STEPS, []), "files of steps")
+    given_files.scenario = _only(by_kind.get(SCENARIO, []), "scenarios")
+    given_files.config = _only(by_kind.get(CONFIGURATION, []), "configurations of the scheduler")
+    if given_files.steps is not None and given_files.scenario is not None:
         raise TonnageError(
-            f"{found.steps} holds steps and {found.scenario} is a scenario; one of the two can be played",
+            f"{given_files.steps} holds steps and {given_files.scenario} is a scenario; one of the two can be played",
             hint="leave the other one out",
         )
-    if found.steps is None and found.scenario is None:
+    if given_files.steps is None and given_files.scenario is None:
         raise TonnageError(
             "there is nothing to play in these files: no list of steps, and no scenario",
             hint="give a file of steps (tonnage replay) or a Scenario (tonnage simulate), with the cluster's manifests",
         )
-    if not found.manifests:
+    if not given_files.manifests:
         raise TonnageError("the cluster is missing", hint="give the cluster's manifests too")
-    return found
+    return given_files
 
 
 def _only(found: Sequence[GivenText], what: str) -> GivenText | None:
@@ -144,8 +144,8 @@ def examples() -> tuple[Example, ...]:
     folder = _CHECKOUT if _BESIDE.is_file() and _CHECKOUT.is_dir() else _PACKAGED
     found: dict[str, Example] = {}
     for readme in sorted(folder.glob("*/README.md")):
-        for each in _in_readme(readme, folder):
-            found.setdefault(each.name, each)
+        for example in _in_readme(readme, folder):
+            found.setdefault(example.name, example)
     order = list(TEACHES)
     return tuple(
         sorted(found.values(), key=lambda each: (order.index(each.name) if each.part else len(order), each.name))
@@ -154,13 +154,13 @@ def examples() -> tuple[Example, ...]:
 
 def files_of(name: str) -> list[GivenText]:
     """The files of an example. Raises TonnageError for an unknown name."""
-    known = {each.name: each for each in examples()}
+    known = {example.name: example for example in examples()}
     if name not in known:
         near = closest(name, known)
         hint = f"is {near[0]} meant?" if near else f"there are {', '.join(known)}" if known else None
         raise TonnageError(f'there is no example "{name}"', hint=hint)
-    root = {each: next(parent for parent in each.parents if parent.name == "examples") for each in known[name].files}
-    return [GivenText(each.relative_to(root[each]).as_posix(), each.read_bytes()) for each in known[name].files]
+    root = {path: next(parent for parent in path.parents if parent.name == "examples") for path in known[name].files}
+    return [GivenText(path.relative_to(root[path]).as_posix(), path.read_bytes()) for path in known[name].files]
 
 
 def _in_readme(readme: Path, folder: Path) -> Iterator[Example]:
@@ -178,7 +178,7 @@ def _in_readme(readme: Path, folder: Path) -> Iterator[Example]:
         if len(played) != 1 or not played[0].is_file():
             continue
         configs = options.get("--config", [])
-        manifests = [file for each in options.get("-f", ()) for file in _manifests(each, played[0])]
+        manifests = [file for path in options.get("-f", ()) for file in _manifests(path, played[0])]
         beside = f"+{configs[0].stem}" if configs else ""
         yield Example(
             f"{readme.parent.name}/{played[0].stem}{beside}",
@@ -193,7 +193,7 @@ def _manifests(source: Path, played: Path) -> list[Path]:
     if not source.is_dir():
         return [source]
     found = sorted(source.rglob("*"))
-    return [each for each in found if each.suffix in _SUFFIXES and each != played and each.is_file()]
+    return [path for path in found if path.suffix in _SUFFIXES and path != played and path.is_file()]
 
 
 def _about(file: Path) -> str:

@@ -124,15 +124,15 @@ class Film:
         known = self._refused.get(pod.uid)
         if known is None or known.metadata != pod.metadata or _why(known) != why:
             told = PodCondition(type="PodScheduled", status="False", reason="Unschedulable", message=why)
-            others = [each for each in pod.status.conditions if each.type != "PodScheduled"]
+            others = [condition for condition in pod.status.conditions if condition.type != "PodScheduled"]
             status = msgspec.structs.replace(pod.status, conditions=(*others, told))
             known = self._refused[pod.uid] = msgspec.structs.replace(pod, status=status)
         return known
 
 
 def _why(pod: Pod) -> str:
-    found = pod.condition("PodScheduled")
-    return found.message if found is not None else ""
+    condition = pod.condition("PodScheduled")
+    return condition.message if condition is not None else ""
 
 
 BEGIN: Final = "the cluster at the beginning"
@@ -220,8 +220,8 @@ def _title(result: StepResult) -> str:
 
 def _answer(answer: Explanation) -> dict[str, Any]:
     reasons: Counter[str] = Counter()
-    for each in answer.nodes:
-        reasons.update(set(each.reasons))
+    for node in answer.nodes:
+        reasons.update(set(node.reasons))
     account = answer.volumes.get(answer.node) if answer.node else None
     return {
         "pod": answer.pod,
@@ -237,7 +237,7 @@ def _answer(answer: Explanation) -> dict[str, Any]:
 def _why_there(answer: Explanation) -> Iterator[str]:
     if not answer.schedulable:
         return
-    fitting = [each for each in answer.nodes if each.feasible]
+    fitting = [node for node in answer.nodes if node.feasible]
     chosen = next((each for each in fitting if each.name == answer.node), None)
     others = sorted((each for each in fitting if each is not chosen), key=lambda each: -each.total)
     if chosen is None:
@@ -312,7 +312,7 @@ class _Shots:
         events = []
         while self._events and self._events[0].at_s <= now_s:
             events.append(_told_event(self._events.pop(0)))
-        placed = [each for each in decisions if each.node]
+        placed = [decision for decision in decisions if decision.node]
         lines = [*events, *(f"{each.pod} goes to {each.node}" for each in placed[:_TOLD])]
         if len(placed) > _TOLD:
             lines.append(f"… and {len(placed) - _TOLD:,} more are placed")

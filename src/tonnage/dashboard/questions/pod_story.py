@@ -60,7 +60,7 @@ async def pod_story(cluster: ShownCluster, key: Key) -> bytes:
         ],
         "steps": lane.steps if lane is not None else (),
         "done": lane is not None and lane.done,
-        "events": [_event(each) for each in sorted(events, key=_first_at)],
+        "events": [_event(event) for event in sorted(events, key=_first_at)],
         "notes": notes,
     }
     return msgspec.json.encode(document, enc_hook=_written)
@@ -78,15 +78,15 @@ def _lane(collections: Collections, key: Key, pod: Pod | None) -> LaneRow | None
     lanes = collections.of(LaneRow)
     if pod is not None:
         return lanes.get(pod.uid)
-    named = [each for each in lanes.values() if each.pod == key]
+    named = [lane for lane in lanes.values() if lane.pod == key]
     return max(named, key=lambda each: each.steps[-1].at if each.steps else _LONG_AGO, default=None)
 
 
 def _about(key: Key, pod: Pod | None, objects: KnownObjects) -> list[ObjectReference]:
     namespace, name = split_key(key)
     found = [ObjectReference(kind="Pod", namespace=namespace, name=name, uid=pod.uid if pod is not None else "")]
-    for each in (pod.claim_keys() if pod is not None else ())[:MOST_CLAIMS]:
-        claim = objects.claims.get(each)
+    for claim_key in (pod.claim_keys() if pod is not None else ())[:MOST_CLAIMS]:
+        claim = objects.claims.get(claim_key)
         if claim is not None:
             kind = "PersistentVolumeClaim"
             found.append(ObjectReference(kind=kind, namespace=namespace, name=claim.name, uid=claim.uid))
@@ -110,11 +110,11 @@ def _told(pod: Pod, objects: KnownObjects, memory: SchedulerMemory) -> dict[str,
         "workload": f"{owner.kind}/{pod.namespace}/{owner.name}" if owner is not None else "",
         "requests": {name: _asked(name, amount) for name, amount in requests.items() if amount},
         "nodeSelector": pod.spec.node_selector,
-        "gates": [each.name for each in pod.spec.scheduling_gates],
-        "conditions": [_condition(each) for each in pod.status.conditions],
+        "gates": [gate.name for gate in pod.spec.scheduling_gates],
+        "conditions": [_condition(condition) for condition in pod.status.conditions],
         "assumed": memory.node_of(pod),
-        "nominations": [each for each in memory.nominations or () if each.uid == pod.uid],
-        "failedNodes": [each for each in memory.failed_nodes if each.uid == pod.uid],
+        "nominations": [nomination for nomination in memory.nominations or () if nomination.uid == pod.uid],
+        "failedNodes": [failed_node for failed_node in memory.failed_nodes if failed_node.uid == pod.uid],
         "held": _each_once((each for each in memory.held if each.pod == pod.key), objects),
     }
 
@@ -127,7 +127,7 @@ def _each_once(held: Iterable[RememberedCapacity], objects: KnownObjects) -> lis
         capacity = objects.capacities.get(each.capacity)
         return capacity is None or capacity.storage_class_name in classes_of(objects, each)
 
-    return [each for each in found if is_own(each)] or found
+    return [remembered_capacity for remembered_capacity in found if is_own(remembered_capacity)] or found
 
 
 def _asked(name: str, number: int) -> str:
@@ -159,9 +159,9 @@ def _claim(key: Key, objects: KnownObjects, collections: Collections, memory: Sc
         "created": claim.metadata.creation_timestamp,
         "selectedNode": claim.selected_node,
         "rebuildTarget": claim.rebuild_target,
-        "conditions": [_condition(each) for each in claim.status.conditions],
+        "conditions": [_condition(condition) for condition in claim.status.conditions],
         "attachments": _attachments(claim, objects),
-        "promisedVolume": next((each.volume for each in memory.volumes if each.claim_uid == claim.uid), ""),
+        "promisedVolume": next((volume.volume for volume in memory.volumes if volume.claim_uid == claim.uid), ""),
         "held": _each_once((each for each in memory.held if key in each.claims), objects),
     }
 
@@ -169,15 +169,15 @@ def _claim(key: Key, objects: KnownObjects, collections: Collections, memory: Sc
 def _attachments(claim: PersistentVolumeClaim, objects: KnownObjects) -> list[dict[str, Any]]:
     names = sorted(objects.attachments_of_volume[claim.spec.volume_name]) if claim.spec.volume_name else []
     found = []
-    for each in (objects.attachments[name] for name in names):
-        errors = (each.status.attach_error, each.status.detach_error)
+    for attachment in (objects.attachments[name] for name in names):
+        errors = (attachment.status.attach_error, attachment.status.detach_error)
         found.append(
             {
-                "node": each.spec.node_name,
-                "driver": each.spec.attacher,
-                "attached": each.status.attached,
-                "since": each.metadata.creation_timestamp,
-                "detaching": each.metadata.is_terminating,
+                "node": attachment.spec.node_name,
+                "driver": attachment.spec.attacher,
+                "attached": attachment.status.attached,
+                "since": attachment.metadata.creation_timestamp,
+                "detaching": attachment.metadata.is_terminating,
                 "error": next((error.message for error in errors if error is not None), ""),
             }
         )
@@ -221,7 +221,7 @@ async def explained(cluster: ShownCluster, asking: Asking, key: Key) -> bytes:
                 "nearestMiss": nearest_miss(nodes),
                 "nearestNode": nearest_node(nodes),
             }
-            for (plugin, reasons), nodes in refused_together(each for each in explanation.nodes if not each.feasible)
+            for (plugin, reasons), nodes in refused_together(node for node in explanation.nodes if not node.feasible)
         ],
         "answer": explanation.document(),
     }

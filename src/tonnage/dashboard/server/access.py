@@ -134,7 +134,7 @@ class Access:
     # -- the request's credentials ------------------------------------------------------------------------------------
 
     def check_token(self, request: web.BaseRequest) -> None:
-        if any(self._is_session(each, request) for each in _cookies(request, self._cookie_name(request))):
+        if any(self._is_session(cooky, request) for cooky in _cookies(request, self._cookie_name(request))):
             return
         scheme, _, shown = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() == "bearer" and self.is_token(shown.strip()):

@@ -178,13 +178,13 @@ def page_files() -> dict[str, PageFile]:
 
 
 def _gather(folder: Traversable, path: str, found: dict[str, PageFile]) -> None:
-    for each in folder.iterdir():
-        name = f"{path}/{each.name}"
-        suffix = each.name[each.name.rfind(".") :]
-        if each.is_dir():
-            _gather(each, name, found)
+    for traversable in folder.iterdir():
+        name = f"{path}/{traversable.name}"
+        suffix = traversable.name[traversable.name.rfind(".") :]
+        if traversable.is_dir():
+            _gather(traversable, name, found)
         elif suffix in _TYPES:
-            body = each.read_bytes()
+            body = traversable.read_bytes()
             found[name] = PageFile(body, _TYPES[suffix], _etag(body))
 
 

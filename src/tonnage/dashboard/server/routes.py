@@ -147,7 +147,7 @@ def _add_replay(router: Router, asking: Asking) -> None:
     async def listed(asked: RoutedRequest) -> web.StreamResponse:
         names = ("name", "title", "about", "kind", "part")
         found = await asyncio.to_thread(examples)
-        return json_answer({"examples": [{name: getattr(each, name) for name in names} for each in found]})
+        return json_answer({"examples": [{name: getattr(example, name) for name in names} for example in found]})
 
     async def replay(asked: RoutedRequest) -> web.StreamResponse:
         said = await asked.json()
@@ -230,7 +230,7 @@ def _add_what_if(router: Router, cluster: ShownCluster, asking: Asking) -> None:
     async def drain_preview(asked: RoutedRequest) -> web.StreamResponse:
         said = _object(await asked.json(), ("nodes", "oneByOne"))
         nodes, is_one_by_one = said.get("nodes"), said.get("oneByOne", False)
-        if not isinstance(nodes, list) or not nodes or not all(isinstance(each, str) for each in nodes):
+        if not isinstance(nodes, list) or not nodes or not all(isinstance(node, str) for node in nodes):
             raise RequestRefused(400, '"nodes" is a list of names of nodes, and has at least one')
         if not isinstance(is_one_by_one, bool):
             raise RequestRefused(400, '"oneByOne" is true or false')

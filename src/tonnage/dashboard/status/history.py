@@ -75,11 +75,11 @@ class StatusLog:
     def note(self, found: Sequence[Trouble], overview: Overview, refused: int, now: datetime) -> None:
         """Take in what was seen at `now`."""
         known = self._known
-        self._known = {each.key: (each, self._began(each, known, now)) for each in found[:MOST_KNOWN]}
+        self._known = {trouble.key: (trouble, self._began(trouble, known, now)) for trouble in found[:MOST_KNOWN]}
         for key, (each, began) in known.items():
             if key not in self._known and each.severity != Severity.INFO.value:
                 self._end(each, began, now)
-        wrong = sum(each.severity != Severity.INFO.value for each in found)
+        wrong = sum(trouble.severity != Severity.INFO.value for trouble in found)
         if wrong:
             self.fine_since = None
         elif self.fine_since is None:
@@ -95,7 +95,7 @@ class StatusLog:
 
     def samples(self, since: datetime | None = None) -> list[Sample]:
         """The samples after an instant, the oldest first."""
-        return [each for each in (*self._coarse, *self._fine) if since is None or each.at > since]
+        return [sample for sample in (*self._coarse, *self._fine) if since is None or sample.at > since]
 
     def _began(self, found: Trouble, known: dict[str, tuple[Trouble, Began]], now: datetime) -> Began:
         if found.since is not None:

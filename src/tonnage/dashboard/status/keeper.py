@@ -118,7 +118,7 @@ class StatusKeeper:
 
     def document(self, *, is_whole: bool = False) -> dict[str, Any]:
         """The last look; with `is_whole`, every trouble is listed, else a few of each kind."""
-        shown = [(each, 0) for each in self.found] if is_whole else folded(self.found)
+        shown = [(trouble, 0) for trouble in self.found] if is_whole else folded(self.found)
         return {
             "server": self.server,
             "at": _told_at(self.looked_at),

@@ -45,7 +45,7 @@ def node_troubles(sight: Sight) -> Iterator[Trouble]:
                 f"{name} is cordoned",
                 f"No new pod goes there until you run kubectl uncordon {name}.",
                 describe("Node", name),
-                since=next((each.time_added for each in node.spec.taints if each.key == UNSCHEDULABLE), None),
+                since=next((taint.time_added for taint in node.spec.taints if taint.key == UNSCHEDULABLE), None),
             )
 
 
@@ -86,8 +86,8 @@ def pod_troubles(sight: Sight, told: AbstractSet[Key], unserved: Collection[str]
                 message = messages.setdefault(row.workload, message) if row.workload else message
                 waiting.setdefault(message, []).append(pod)
         elif row.state == "bound" and row.claims:
-            volumes = [found for each in row.claims if (found := sight.rows.of(VolumeRow).get(each)) is not None]
-            refused = next((each for each in volumes if each.attach_error), None)
+            volumes = [found for claim in row.claims if (found := sight.rows.of(VolumeRow).get(claim)) is not None]
+            refused = next((volume for volume in volumes if volume.attach_error), None)
             if refused is not None or sight.is_over(_bound_at(pod), STARTS_S):
                 yield _not_starting(pod, row, volumes, refused)
     for message, pods in waiting.items():
@@ -130,7 +130,7 @@ def _not_starting(pod: Pod, row: PodRow, volumes: Sequence[VolumeRow], refused: 
     if refused is not None:
         why = f"The volume of {refused.claim} cannot be attached to {row.node}: {refused.attach_error}"
     else:
-        slow = [each.claim for each in volumes if row.node in each.attaching]
+        slow = [volume.claim for volume in volumes if row.node in volume.attaching]
         why = f"The volume of {slow[0]} is still being attached" if slow else row.message or "Its node does not say why"
     return trouble(
         "pod-not-starting",

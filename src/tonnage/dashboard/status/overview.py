@@ -67,15 +67,15 @@ def totals_of(sight: Sight) -> dict[str, ClassTotals]:
 
 
 def overview(sight: Sight, totals: Mapping[str, ClassTotals]) -> Overview:
-    nodes = [each for each in sight.rows.of(NodeRow).values() if not each.gone]
-    ready = sum(each.ready for each in nodes)
+    nodes = [node_row for node_row in sight.rows.of(NodeRow).values() if not node_row.gone]
+    ready = sum(node.ready for node in nodes)
     largest_first = sorted(totals.items(), key=lambda each: (-each[1].total, each[0]))[:MOST_CLASSES]
     return Overview(
         nodes_ready=ready,
         nodes_not_ready=len(nodes) - ready,
-        nodes_cordoned=sum(each.ready and each.cordoned for each in nodes),
-        pending=sum(each.state == "waiting" for each in sight.rows.of(PodRow).values()),
-        on_their_way=sum(each.state in ("making", "moving") for each in sight.rows.of(VolumeRow).values()),
+        nodes_cordoned=sum(node.ready and node.cordoned for node in nodes),
+        pending=sum(pod_row.state == "waiting" for pod_row in sight.rows.of(PodRow).values()),
+        on_their_way=sum(volume_row.state in ("making", "moving") for volume_row in sight.rows.of(VolumeRow).values()),
         classes={
             name: ClassRoom(free=each.free, total=each.total, largest=each.largest, nearly_full=each.is_nearly_full)
             for name, each in largest_first

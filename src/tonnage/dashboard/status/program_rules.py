@@ -34,9 +34,9 @@ def notice_troubles(sight: Sight) -> Iterator[Trouble]:
         ("server", "api-server-away", "The API server does not answer", "kubectl get --raw /readyz"),
         ("scheduler", "scheduler-not-asked", "The scheduler does not answer", "kubectl get leases -A"),
     ):
-        found = notices.get(topic)
-        if found is not None and found.severity != Severity.INFO.value:
-            yield trouble(kind, f"Program {topic}", headline, capital(found.text), command)
+        notice_row = notices.get(topic)
+        if notice_row is not None and notice_row.severity != Severity.INFO.value:
+            yield trouble(kind, f"Program {topic}", headline, capital(notice_row.text), command)
 
 
 def scheduler_troubles(sight: Sight) -> Iterator[tuple[str, Trouble]]:
@@ -78,7 +78,7 @@ def _schedulers(sight: Sight) -> SchedulersSeen:
 
 def _lease_end(sight: Sight, scheduler: str) -> datetime | None:
     names = (scheduler, f"{scheduler}-scheduler", *(("kube-scheduler",) if scheduler == "default-scheduler" else ()))
-    found = [at for each in sight.leases or () if each.name in names and (at := lease_ends_at(each)) is not None]
+    found = [at for lease in sight.leases or () if lease.name in names and (at := lease_ends_at(lease)) is not None]
     return max((at for at in found if at < sight.now), default=None)
 
 

@@ -128,15 +128,15 @@ def _waiting_pods(row: VolumeRow) -> str:
 
 def attach_troubles(sight: Sight) -> Iterator[Trouble]:
     """Volumes that are being attached for too long. Those with an error are findings of `doctor`."""
-    for each in sight.objects.attachments.values():
-        at, volume = each.metadata.creation_timestamp, each.spec.source.persistent_volume_name
-        if not each.status.attached and each.status.attach_error is None and sight.is_over(at, ATTACHED_S):
+    for attachment in sight.objects.attachments.values():
+        at, volume = attachment.metadata.creation_timestamp, attachment.spec.source.persistent_volume_name
+        if not attachment.status.attached and attachment.status.attach_error is None and sight.is_over(at, ATTACHED_S):
             yield trouble(
                 "volume-slow",
-                f"VolumeAttachment {each.name}",
-                f"Volume {volume} is not attached to {each.spec.node_name}",
-                f"The driver {each.spec.attacher} was asked and has said nothing. Its pod cannot start.",
-                describe("VolumeAttachment", each.name),
+                f"VolumeAttachment {attachment.name}",
+                f"Volume {volume} is not attached to {attachment.spec.node_name}",
+                f"The driver {attachment.spec.attacher} was asked and has said nothing. Its pod cannot start.",
+                describe("VolumeAttachment", attachment.name),
                 since=at,
             )
 
@@ -182,16 +182,16 @@ def doctors_troubles(sight: Sight, told: Collection[str]) -> Iterator[Trouble]:
     objects = [each for of_kind in kinds for each in of_kind.values()]
     facts = Facts(objects, sight.now, is_live=True, unlisted=sight.unlisted)
     checks = (
-        *(registration_findings(facts, each) for each in facts.drivers.values()),
+        *(registration_findings(facts, driver) for driver in facts.drivers.values()),
         unpublished_findings(facts),
         *(missing_node_findings(facts, name) for name in facts.drivers),
         attach_findings(facts),
         leftover_findings(facts),
     )
     for findings in checks:
-        for each in findings:
-            if each.name in DOCTORS and each.object not in told:
-                yield _of_finding(each)
+        for finding in findings:
+            if finding.name in DOCTORS and finding.object not in told:
+                yield _of_finding(finding)
 
 
 def _of_finding(found: Finding) -> Trouble:

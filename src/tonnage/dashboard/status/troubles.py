@@ -40,8 +40,8 @@ _LATEST: Final = datetime.max.replace(tzinfo=UTC)
 def troubles(sight: Sight, totals: Mapping[str, ClassTotals]) -> list[Trouble]:
     """Everything that is wrong, worst first. `totals`: bytes by class."""
     found = sorted(_all(sight, totals), key=_order)
-    unique = {each.key: each for each in reversed(found)}
-    return [each for each in found if unique[each.key] is each]
+    unique = {trouble.key: trouble for trouble in reversed(found)}
+    return [trouble for trouble in found if unique[trouble.key] is trouble]
 
 
 def _all(sight: Sight, totals: Mapping[str, ClassTotals]) -> Iterator[Trouble]:
@@ -54,22 +54,22 @@ def _all(sight: Sight, totals: Mapping[str, ClassTotals]) -> Iterator[Trouble]:
     yield from capacity_troubles(sight, totals)
     of_volumes = list(volume_troubles(sight))
     yield from of_volumes
-    claims = {each.object.partition(" ")[2] for each in of_volumes}
+    claims = {trouble.object.partition(" ")[2] for trouble in of_volumes}
     claims |= {key for key, row in sight.rows.of(VolumeRow).items() if row.error}
     of_pods = list(pod_troubles(sight, claims, silent))
     yield from of_pods
-    told = {*(each.object for each in of_volumes), *_attachments(sight, of_pods)}
-    yield from (each for each in attach_troubles(sight) if each.object not in told)
+    told = {*(trouble.object for trouble in of_volumes), *_attachments(sight, of_pods)}
+    yield from (attach_trouble for attach_trouble in attach_troubles(sight) if attach_trouble.object not in told)
     yield from doctors_troubles(sight, told)
 
 
 def _attachments(sight: Sight, of_pods: Iterable[Trouble]) -> Iterator[str]:
     """The attachments of pods that do not start: their trouble is the pod's."""
     pods, volumes = sight.rows.of(PodRow), sight.rows.of(VolumeRow)
-    for each in of_pods:
-        if each.kind != "pod-not-starting":
+    for trouble in of_pods:
+        if trouble.kind != "pod-not-starting":
             continue
-        for claim in pods[each.object.partition(" ")[2]].claims:
+        for claim in pods[trouble.object.partition(" ")[2]].claims:
             if claim in volumes and volumes[claim].volume:
                 names = sight.objects.attachments_of_volume[volumes[claim].volume]
                 yield from (f"VolumeAttachment {name}" for name in names)
@@ -80,8 +80,8 @@ def _order(found: Trouble) -> tuple[int, datetime, str]:
 
 
 def worst(found: Iterable[Trouble]) -> Severity:
-    severities = {each.severity for each in found}
-    return next((each for each in WORST_FIRST if each.value in severities), Severity.INFO)
+    severities = {trouble.severity for trouble in found}
+    return next((severity for severity in WORST_FIRST if severity.value in severities), Severity.INFO)
 
 
 def folded(found: Sequence[Trouble]) -> list[tuple[Trouble, int]]:
@@ -90,6 +90,6 @@ def folded(found: Sequence[Trouble]) -> list[tuple[Trouble, int]]:
     for _, alike in groupby(found, key=lambda each: each.kind):
         of_kind = list(alike)
         more = max(len(of_kind) - SHOWN, 0)
-        shown += [(each, 0) for each in of_kind[: SHOWN - 1]]
-        shown += [(each, more) for each in of_kind[SHOWN - 1 : SHOWN]]
+        shown += [(trouble, 0) for trouble in of_kind[: SHOWN - 1]]
+        shown += [(trouble, more) for trouble in of_kind[SHOWN - 1 : SHOWN]]
     return shown

@@ -64,7 +64,7 @@ def cell(content: str, width: int, style: str = "") -> Text:
 
 def name_width(names: Iterable[str], most: int) -> int:
     """The width of a column of names: that of the longest, up to `most` cells."""
-    return min(max((cell_len(printable(each)) for each in names), default=0), most)
+    return min(max((cell_len(printable(name)) for name in names), default=0), most)
 
 
 def local_time(at: datetime) -> str:
@@ -178,10 +178,10 @@ class LinesView(ScrollView, can_focus=True):
         own = Style.parse(text.style) if isinstance(text.style, str) else text.style
         segments = list(Segment.apply_style(text.render(self.app.console, end=""), own))
         if self.is_ascii_alone:
-            segments = [Segment(in_ascii(each.text), each.style) for each in segments]
+            segments = [Segment(in_ascii(segment.text), segment.style) for segment in segments]
         strip = Strip(segments).adjust_cell_length(width)
         if number == self.cursor and self.has_focus:
-            return Strip([Segment(each.text, Style(reverse=True, bold=True)) for each in strip], width)
+            return Strip([Segment(segment.text, Style(reverse=True, bold=True)) for segment in strip], width)
         return strip.apply_style(self.rich_style)
 
     def action_move(self, by: int) -> None:

@@ -75,7 +75,7 @@ class NodeStorage:
                 ("NotReady", not node.ready and not node.gone),
                 ("cordoned", node.cordoned),
                 ("stale", bool(self.stale)),
-                ("slots full", any(each.limit is not None and each.used >= each.limit for each in node.slots)),
+                ("slots full", any(slot.limit is not None and slot.used >= slot.limit for slot in node.slots)),
                 ("full", self.is_full and self.free == 0),
                 ("nearly full", self.is_full and self.free > 0),
             )
@@ -98,12 +98,12 @@ def storage_of_nodes(collections: Collections) -> tuple[dict[str, NodeStorage], 
         if volume.target in found and volume.target != volume.node:
             found[volume.target].coming.append(key)
     shared = _free_of_capacities(collections, found)
-    for each in found.values():
-        for pool in each.node.pools:
-            each.is_known = True
-            each.free += pool.free
-            each.used += pool.size - pool.free
-        each.promised = min(_promised(each, collections), each.free)
+    for node_storage in found.values():
+        for pool in node_storage.node.pools:
+            node_storage.is_known = True
+            node_storage.free += pool.free
+            node_storage.used += pool.size - pool.free
+        node_storage.promised = min(_promised(node_storage, collections), node_storage.free)
     return found, shared
 
 
@@ -191,24 +191,24 @@ def map_lines(collections: Collections, *, width: int, search: str = "", sort: s
     if not nodes:
         return [plain("no nodes are known", "dim")]
     by_zone: dict[str, list[NodeStorage]] = {}
-    for each in nodes.values():
-        if matches(search, each.node.name, each.node.zone, each.trouble, *each.volumes):
-            by_zone.setdefault(each.node.zone, []).append(each)
+    for node in nodes.values():
+        if matches(search, node.node.name, node.node.zone, node.trouble, *node.volumes):
+            by_zone.setdefault(node.node.zone, []).append(node)
     if not by_zone:
         return [plain(f"nothing is called {search}", "dim")]
     found: list[ScreenLine] = []
     longest = name_width((each.node.name for members in by_zone.values() for each in members), max(-(-width // 3), 10))
     for zone in sorted(by_zone, key=lambda zone: (not zone, natural(zone))):
         members = sorted(by_zone[zone], key=lambda each: _rank(each, sort))
-        known = [each for each in members if each.is_known]
-        free, size = sum(each.free for each in known), sum(each.size for each in known)
+        known = [member for member in members if member.is_known]
+        free, size = sum(node_storage.free for node_storage in known), sum(node_storage.size for node_storage in known)
         found.append(
             heading(
                 f"{'zone ' + zone if zone else 'no zone'}   {count_text(len(members), 'node')}   "
                 f"{bytes_text(free)} free of {bytes_text(size)}"
             )
         )
-        found += [ScreenLine(partial(_node_text, each, width, longest), each.node.name) for each in members]
+        found += [ScreenLine(partial(_node_text, member, width, longest), member.node.name) for member in members]
     wanted = {key: each for key, each in shared.items() if matches(search, key, each.storage_class)}
     if wanted:
         found.append(heading("room that several nodes share"))
@@ -281,7 +281,7 @@ def node_lines(collections: Collections, name: str, *, now: datetime) -> list[Sc
 def _capacity_lines(key: str, collections: Collections, now: datetime) -> Iterator[ScreenLine]:
     capacities = collections.of(CapacityRow)
     capacity = capacities[key]
-    pools = ", ".join(bytes_text(each) for each in capacity.pools) or "nothing told"
+    pools = ", ".join(bytes_text(pool) for pool in capacity.pools) or "nothing told"
     age = f", updated {time_text(max((now - capacity.told_at).total_seconds(), 0))} ago" if capacity.told_at else ""
     yield plain(f"class {capacity.storage_class}: {pools} free{age}")
     for held in capacity.reserved:

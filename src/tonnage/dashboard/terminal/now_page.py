@@ -43,7 +43,7 @@ def now_lines(keeper: StatusKeeper, *, width: int, search: str = "") -> list[Scr
 
 
 def _history_lines(keeper: StatusKeeper, width: int) -> Iterator[ScreenLine]:
-    samples = [each for each in keeper.log.samples() if keeper.looked_at and each.at >= keeper.looked_at - SPAN]
+    samples = [sample for sample in keeper.log.samples() if keeper.looked_at and sample.at >= keeper.looked_at - SPAN]
     if not samples:
         return
     yield heading("the last hour")
@@ -52,7 +52,7 @@ def _history_lines(keeper: StatusKeeper, width: int) -> Iterator[ScreenLine]:
         last = samples[-1].classes[name]
         drawn = sparkline(samples, lambda each, name=name: each.classes[name].free if name in each.classes else 0, room)  # type: ignore[misc]
         yield _line(f"{name}, free", drawn, f"{bytes_text(last.free)} of {bytes_text(last.total)}", name_width, width)
-    refused = sum(each.refused for each in samples)
+    refused = sum(sample.refused for sample in samples)
     for name, read, told in (
         ("pods pending", lambda each: each.pending, f"{samples[-1].pending:,} now"),
         ("volumes refused", lambda each: each.refused, f"{refused:,} in all"),

@@ -138,8 +138,8 @@ def flow_lines(collections: Collections, *, width: int, search: str = "") -> lis
 def _lane(lane: LaneRow, width: int, name_width: int) -> Text:
     """When and what happened to the pod last. Bookkeeping after that is on the lane's own page."""
     steps = lane.steps[: lane.headline + 1] or lane.steps
-    told = cell(_steps(steps), max(width - name_width - 10, 10), "dim" if lane.done else "")
-    return row(cell(local_time(steps[-1].at), 8), cell(lane.pod, name_width, "bold"), told)
+    text = cell(_steps(steps), max(width - name_width - 10, 10), "dim" if lane.done else "")
+    return row(cell(local_time(steps[-1].at), 8), cell(lane.pod, name_width, "bold"), text)
 
 
 def _steps(steps: tuple[PodStep, ...]) -> str:
@@ -162,7 +162,7 @@ def lane_lines(collections: Collections, uid: str) -> list[ScreenLine]:
         gap = (step.at - lane.steps[number - 1].at).total_seconds() if number else 0.0
         after = f"+{time_text(max(gap, 0))}" if number else ""
         source = f" ({step.source})" if step.source else ""
-        told = plain(f"{step.text}{source}").text
+        text = plain(f"{step.text}{source}").text
         when = cell(local_time(step.at), 8), cell(after, 8, "dim")
-        found.append(ScreenLine(row(*when, cell(step.kind, 12, "bold"), told)))
+        found.append(ScreenLine(row(*when, cell(step.kind, 12, "bold"), text)))
     return found

@@ -61,7 +61,7 @@ class FieldSet:
     @classmethod
     def union_of(cls, sets: Iterable[FieldSet]) -> FieldSet:
         """The paths in any of the sets, in linear time: repeated `union` would copy the growing sum every time."""
-        trees = [each.tree for each in sets if each.tree]
+        trees = [field_set.tree for field_set in sets if field_set.tree]
         return cls(_union_of(trees)) if trees else cls()
 
     def union(self, other: FieldSet) -> FieldSet:

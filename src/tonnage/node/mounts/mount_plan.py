@@ -50,7 +50,7 @@ class MountPlan:
         """The plan without the volumes that turned out to have a problem."""
         if not problems:
             return self
-        others = tuple(each for each in self.volumes_to_mount if each.pod_volume not in problems)
+        others = tuple(mount for mount in self.volumes_to_mount if mount.pod_volume not in problems)
         return MountPlan(others, {**self.problems, **problems})
 
 
@@ -147,10 +147,10 @@ def _bound_volume(claim: PersistentVolumeClaim, lookup: VolumeLookup, recorded: 
     name = claim.spec.volume_name
     if not name:
         raise NotProcessed("PVC has empty pvc.Spec.VolumeName")
-    found = lookup.volume(name)
-    if found is None:
+    volume = lookup.volume(name)
+    if volume is None:
         raise NotProcessed(f'failed to fetch PV {name} from API server: persistentvolumes "{name}" not found')
-    owner = found.spec.claim_ref
+    owner = volume.spec.claim_ref
     if owner is None:
         raise NotProcessed(
             f"found PV object {name} but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim"
@@ -159,7 +159,7 @@ def _bound_volume(claim: PersistentVolumeClaim, lookup: VolumeLookup, recorded: 
         raise NotProcessed(
             f"found PV object {name} but its pv.Spec.ClaimRef.UID {owner.uid} does not point to claim.UID {claim.uid}"
         )
-    return found
+    return volume
 
 
 def _check_mode(pod: Pod, volume: str, mode: str) -> None:

@@ -294,8 +294,8 @@ class Mounter(NodePart):
         if reference is None:
             return {}
         try:
-            found = await self._client.get(Secret, f"{reference.namespace}/{reference.name}")
-            return secret_values(found)
+            secret = await self._client.get(Secret, f"{reference.namespace}/{reference.name}")
+            return secret_values(secret)
         except TonnageError as exc:
             raise TonnageError(f"fetching secret {reference.namespace}/{reference.name} failed: {exc}") from exc
 

@@ -220,7 +220,7 @@ class PodMounter(NodePart):
         self, pod: Pod, progress: PodProgress, not_here: list[VolumeToMount]
     ) -> MountOutcome | None:
         """Decide on a pod that waits for a volume confined to other nodes: wait or reject; None if there is none."""
-        confined = [each for each in not_here if self._is_confined(each.volume)]
+        confined = [mount for mount in not_here if self._is_confined(mount.volume)]
         if not confined or pod.status.phase == "Running":
             progress.confined_since_s = None
             return None
@@ -265,10 +265,10 @@ class PodMounter(NodePart):
         live = VolumeLookup(claim=lambda _: claim, volume=lambda _: volume, driver=self._csi_drivers.get)
         asked = next(each for each in pod.spec.volumes if each.name == to_mount.pod_volume)
         try:
-            found = plan_volume(pod, asked, live)
+            volume_to_mount = plan_volume(pod, asked, live)
         except NotProcessed as exc:
             return str(exc)
-        if found is None or found.record != to_mount.record:
+        if volume_to_mount is None or volume_to_mount.record != to_mount.record:
             return f"error processing PVC {to_mount.claim}: PVC is bound to another volume than {to_mount.record.name}"
         return ""
 

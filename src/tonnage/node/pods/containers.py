@@ -44,11 +44,11 @@ def ending_of(pod: Pod, now: datetime) -> Ending | None:
     controller = pod.metadata.controller
     if controller is None or controller.kind != "Job" or not controller.api_version.startswith("batch/"):
         return None
-    starts = [each.state.running.started_at for each in pod.status.container_statuses if each.state.running]
+    starts = [statuse.state.running.started_at for statuse in pod.status.container_statuses if statuse.state.running]
     if pod.status.phase != "Running" or not starts or None in starts:
         return None
     started_at = max(each for each in starts if each is not None)
-    words = [_word_of(each) for each in pod.spec.containers]
+    words = [_word_of(container) for container in pod.spec.containers]
     # Annotations go first, if they can be understood; then the longest command, and the first exit code that is not 0.
     run_s = _seconds(pod.metadata.annotations.get(RUN_SECONDS, ""))
     if run_s is None:
@@ -57,7 +57,7 @@ def ending_of(pod: Pod, now: datetime) -> Ending | None:
     if exit_code is None:
         exit_code = next((code for _, code in words if code), 0)
     is_final = exit_code == 0 or pod.spec.restart_policy != "OnFailure"
-    restarts = max((each.restart_count for each in pod.status.container_statuses), default=0)
+    restarts = max((container_status.restart_count for container_status in pod.status.container_statuses), default=0)
     pause_s = min(_FIRST_RESTART_S * float(2 ** min(restarts - 1, 10)), _MAX_RESTART_S) if restarts else 0.0
     left_s = min(run_s, _MAX_RUN_S) + pause_s - (now - started_at).total_seconds()
     return Ending(left_s, exit_code, is_final)
@@ -100,7 +100,7 @@ def _code(text: str) -> int | None:
 def started_at(pod: Pod, container: Container) -> datetime | None:
     """When a container was last started, by the status; None if it does not run."""
     statuses = (*pod.status.container_statuses, *pod.status.init_container_statuses)
-    was = next((each for each in statuses if each.name == container.name), None)
+    was = next((container_status for container_status in statuses if container_status.name == container.name), None)
     return was.state.running.started_at if was is not None and was.state.running is not None else None
 
 
@@ -125,7 +125,7 @@ def has_passed(delay_s: int, since: datetime | None, now: datetime) -> bool:
 
 def kept_running(pod: Pod) -> tuple[Container, ...]:
     """The containers whose readiness is the pod's: sidecars first, as upstream lists them."""
-    return (*(each for each in pod.spec.init_containers if each.is_sidecar), *pod.spec.containers)
+    return (*(container for container in pod.spec.init_containers if container.is_sidecar), *pod.spec.containers)
 
 
 def unready(pod: Pod, now: datetime) -> list[str]:
@@ -138,8 +138,8 @@ def next_change_s(pod: Pod, now: datetime) -> float | None:
     """Seconds until the next container is started or ready; None if no container will change."""
     due = [
         since + timedelta(seconds=delay_s)
-        for each in kept_running(pod)
-        if (since := started_at(pod, each)) is not None
-        for delay_s in (startup_delay_s(each), readiness_delay_s(each))
+        for container in kept_running(pod)
+        if (since := started_at(pod, container)) is not None
+        for delay_s in (startup_delay_s(container), readiness_delay_s(container))
     ]
     return min(((at - now).total_seconds() for at in due if at > now), default=None)

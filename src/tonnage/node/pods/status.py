@@ -48,11 +48,11 @@ def running_patch(pod: Pod, *, host_ip: str, pod_ip: str, now: datetime, seen_at
     says = {each["type"]: (each["status"], each.get("reason") or "") for each in wanted["status"]["conditions"]}
     is_same = all(shown.get(type_) == said for type_, said in says.items())
     runs = [
-        {"name": each.name, "ready": each.ready, "started": each.started}
-        for each in pod.status.container_statuses
-        if each.state.running is not None
+        {"name": container_status.name, "ready": container_status.ready, "started": container_status.started}
+        for container_status in pod.status.container_statuses
+        if container_status.state.running is not None
     ]
-    flags = [{field: each[field] for field in ("name", "ready", "started")} for each in _statuses(wanted)]
+    flags = [{field: statuse[field] for field in ("name", "ready", "started")} for statuse in _statuses(wanted)]
     if pod.status.phase == "Running" and is_same and runs == flags:
         return None
     return wanted
@@ -60,7 +60,7 @@ def running_patch(pod: Pod, *, host_ip: str, pod_ip: str, now: datetime, seen_at
 
 def terminated_patch(pod: Pod, *, now: datetime) -> Doc | None:
     """The pod is being deleted and its containers have ended; the phase stays, because the pod is about to go."""
-    if all(each.state.running is None for each in pod.status.container_statuses):
+    if all(container_status.state.running is None for container_status in pod.status.container_statuses):
         return None
     return _patch(pod, "terminated", phase=pod.status.phase, now=now)
 
@@ -82,7 +82,7 @@ def ended_patch(pod: Pod, *, exit_code: int, now: datetime) -> Doc:
 def restarted_patch(pod: Pod, *, exit_code: int, now: datetime) -> Doc:
     patch = _patch(pod, "running", phase="Running", now=now)
     for container in _statuses(patch):
-        was = next(each for each in pod.status.container_statuses if each.name == container["name"])
+        was = next(statuse for statuse in pod.status.container_statuses if statuse.name == container["name"])
         since = was.state.running.started_at if was.state.running is not None else None
         ended = {
             "exitCode": exit_code,
@@ -173,12 +173,12 @@ def _patch(
         "phase": phase,
         "observedGeneration": pod.metadata.generation,
         "conditions": _conditions(pod, step, now=now),
-        "containerStatuses": [_container(pod, each, step, now=now) for each in pod.spec.containers],
+        "containerStatuses": [_container(pod, container, step, now=now) for container in pod.spec.containers],
         "startTime": rfc3339(pod.status.start_time or seen_at or now),
     }
     if pod.spec.init_containers:
         status["initContainerStatuses"] = [
-            _container(pod, each, step, now=now, is_init=True) for each in pod.spec.init_containers
+            _container(pod, init_container, step, now=now, is_init=True) for init_container in pod.spec.init_containers
         ]
     if host_ip:
         status |= {"hostIP": host_ip, "hostIPs": [{"ip": host_ip}]}
@@ -194,10 +194,10 @@ def _statuses(patch: Doc) -> list[Doc]:
 
 def _conditions(pod: Pod, step: Step, *, now: datetime) -> list[Doc]:
     runs = step == "running"
-    waited_for = unready(pod, now) if runs else [each.name for each in kept_running(pod)]
+    waited_for = unready(pod, now) if runs else [container.name for container in kept_running(pod)]
     names = " ".join(waited_for)
     not_ready = {"reason": "ContainersNotReady", "message": f"containers with unready status: [{names}]"}
-    waiting = [each.name for each in pod.spec.init_containers] if step == "creating" else []
+    waiting = [init_container.name for init_container in pod.spec.init_containers] if step == "creating" else []
     uninitialized = {
         "reason": "ContainersNotInitialized",
         "message": f"containers with incomplete status: [{' '.join(waiting)}]",
@@ -237,7 +237,7 @@ def _closed_gates(pod: Pod) -> list[str]:
 
 def _container(pod: Pod, container: Container, step: Step, *, now: datetime, is_init: bool = False) -> Doc:
     statuses = pod.status.init_container_statuses if is_init else pod.status.container_statuses
-    was = next((each for each in statuses if each.name == container.name), None)
+    was = next((container_status for container_status in statuses if container_status.name == container.name), None)
     started_at = was.state.running.started_at if was is not None and was.state.running is not None else None
     ends = step == "terminated" or (is_init and not container.is_sidecar)
     state: Doc

@@ -195,7 +195,7 @@ class PodWorker(NodePart):
 
     def _measured_now(self, pod: Pod) -> datetime:
         """The time by which containers' ages are measured: setting the clock neither ends nor prolongs a container."""
-        starts = (started_at(pod, each) for each in kept_running(pod))
+        starts = (started_at(pod, container) for container in kept_running(pod))
         return self._ages.now(pod.uid, max((at for at in starts if at is not None), default=None))
 
     async def _start_pod(self, pod: Pod, progress: PodProgress) -> float | None:
@@ -298,7 +298,7 @@ class PodWorker(NodePart):
         if records or (progress is not None and progress.volumes_to_mount):
             self._mounter.forget_pod(uid)
             wanted = progress.volumes_to_mount if progress is not None else ()
-            own = {record.volume_id for record in (*records, *(each.record for each in wanted))}
+            own = {record.volume_id for record in (*records, *(mount.record for mount in wanted))}
             unused = [volume for volume in self._mounter.unused() if volume in own]
             await asyncio.gather(*map(self._unstage, unused), return_exceptions=True)
             for volume in self._mounter.unused():  # failures are retried and logged there
@@ -362,8 +362,8 @@ class NodeAdmission(NodePart):
 
     def _node_object(self) -> Node:
         """The Node, or the one that registration will create."""
-        found = self._nodes.get(self._node)
-        return found or convert(Node, new_node(self._node, self._settings, now=self._clock.now()))
+        node = self._nodes.get(self._node)
+        return node or convert(Node, new_node(self._node, self._settings, now=self._clock.now()))
 
 
 def _order(pod: Pod) -> tuple[bool, datetime, str]:

@@ -67,7 +67,7 @@ class Node(Object):
     status: NodeStatus = NodeStatus()
 
     def condition(self, type: str) -> NodeCondition | None:
-        return next((each for each in self.status.conditions if each.type == type), None)
+        return next((condition for condition in self.status.conditions if condition.type == type), None)
 
     @property
     def is_ready(self) -> bool:

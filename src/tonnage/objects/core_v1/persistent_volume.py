@@ -300,8 +300,8 @@ def is_for_good(message: str) -> bool:
 
 def refusal_text(claim: PersistentVolumeClaim, message: str) -> str:
     """The text of the annotation for a refusal of the claim in its current state."""
-    told = _Refused(message, claim.selected_node, claim.spec.volume_attributes_class_name)
-    return msgspec.json.encode(told).decode()
+    refused = _Refused(message, claim.selected_node, claim.spec.volume_attributes_class_name)
+    return msgspec.json.encode(refused).decode()
 
 
 def annotated_refusal(claim: PersistentVolumeClaim) -> str:
@@ -310,8 +310,8 @@ def annotated_refusal(claim: PersistentVolumeClaim) -> str:
     if text is None:
         return ""
     try:
-        told = msgspec.json.decode(text, type=_Refused)
+        refused = msgspec.json.decode(text, type=_Refused)
     except msgspec.MsgspecError:
         return ""
     asked = claim.selected_node, claim.spec.volume_attributes_class_name
-    return told.message if (told.node, told.volume_attributes_class_name) == asked else ""
+    return refused.message if (refused.node, refused.volume_attributes_class_name) == asked else ""

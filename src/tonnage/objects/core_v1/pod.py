@@ -294,7 +294,7 @@ class PodMeta(ObjectMeta):
     @property
     def manager_of_nomination(self) -> PodManagedFieldsEntry | None:
         """The last manager that set `status.nominatedNodeName`; None if unknown."""
-        setters = [each for each in self.managed_fields if each.fields_v1.status.nominated_node_name is not None]
+        setters = [entry for entry in self.managed_fields if entry.fields_v1.status.nominated_node_name is not None]
         dated = [(each.time, place, each) for place, each in enumerate(setters) if each.time is not None]
         if dated:
             return max(dated)[2]
@@ -315,7 +315,7 @@ class Pod(Object):
         return RequiredNodeAffinity(self.spec.node_selector, self.spec.affinity.node_affinity.required)
 
     def condition(self, type: str) -> PodCondition | None:
-        return next((each for each in self.status.conditions if each.type == type), None)
+        return next((condition for condition in self.status.conditions if condition.type == type), None)
 
     def claim_names(self) -> tuple[str, ...]:
         """The claims it mounts, in its namespace, in the order of its volumes; a claim mounted twice is there twice."""

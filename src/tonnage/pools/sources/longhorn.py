@@ -76,10 +76,10 @@ class Longhorn(PoolSource):
             found[node] = NodePools(tuple(pools), written_at(doc))
         if is_local:
             return ClassPools.of(found, "unknown", problems)
-        eligible = [each for each in found.values() if each.pools]
+        eligible = [node_pools for node_pools in found.values() if node_pools.pools]
         if settings["allow-volume-creation-with-degraded-availability"] == "true":
             copies = min(copies, max(len(eligible), 1))
-        times = [each.observed_at for each in found.values() if each.observed_at is not None]
+        times = [node_pools.observed_at for node_pools in found.values() if node_pools.observed_at is not None]
         if len(eligible) < copies:
             problems.append(f"{copies} replicas need {copies} nodes, and {len(eligible)} of {len(found)} take replicas")
         anywhere = _anywhere(eligible, copies)
@@ -118,7 +118,7 @@ def _words(text: str | None) -> list[str]:
 
 def _has_tags(tags: Any, wanted: Sequence[str], *, empty_takes_all: bool) -> bool:
     """Mirrors IsSelectorsInTags: every wanted tag is there; without any, tagged ones only if the setting says so."""
-    found = [text_of(each) for each in tags] if isinstance(tags, list) else []
+    found = [text_of(tag) for tag in tags] if isinstance(tags, list) else []
     return all(each in found for each in wanted) if wanted else empty_takes_all or not found
 
 
@@ -170,12 +170,12 @@ def _disks(
 def _anywhere(eligible: Sequence[NodePools], copies: int) -> NodePools:
     """The room of all nodes for volumes with this many copies."""
     if copies == 1:
-        return NodePools(tuple(pool for each in eligible for pool in each.pools))
+        return NodePools(tuple(pool for node_pools in eligible for pool in node_pools.pools))
     if len(eligible) < copies:
         return NodePools((), largest_bytes=0)
-    rooms = sorted((sum(each.free_bytes) for each in eligible), reverse=True)
+    rooms = sorted((sum(node_pools.free_bytes) for node_pools in eligible), reverse=True)
     total = min(sum(rooms[above:]) // (copies - above) for above in range(copies))
-    largest = sorted((each.free_bytes[0] for each in eligible), reverse=True)[copies - 1]
+    largest = sorted((node_pools.free_bytes[0] for node_pools in eligible), reverse=True)[copies - 1]
     return NodePools((Pool("all nodes", total),), largest_bytes=largest)
 
 

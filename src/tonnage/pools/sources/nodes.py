@@ -36,7 +36,7 @@ class NodeTexts(PoolSource):
             if text is None:
                 continue
             words = [each.strip() for each in text.replace("_", ",").split(",") if each.strip()]
-            found = [bytes_of(each) for each in words]
+            found = [bytes_of(word) for word in words]
             if None in found:
                 where = "label" if self.is_label else "annotation"
                 problems.append(f'node {name_of(node)}: {where} {key} says "{text}", which is not a list of amounts')

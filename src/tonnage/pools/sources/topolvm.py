@@ -58,8 +58,8 @@ def _told(node: Doc, prefix: str) -> Mapping[str, int]:
 def _default_name(told: Mapping[str, Mapping[str, int]]) -> str:
     """The device class with the default's number on every node that has a default, if one of them is not 0."""
     nodes = [each for each in told.values() if DEFAULT in each]
-    names = sorted({name for each in nodes for name in each if name != DEFAULT})
+    names = sorted({name for node in nodes for name in node if name != DEFAULT})
     for name in names:
-        if all(each.get(name) == each[DEFAULT] for each in nodes) and any(each[DEFAULT] for each in nodes):
+        if all(node.get(name) == node[DEFAULT] for node in nodes) and any(node[DEFAULT] for node in nodes):
             return name
     return DEFAULT

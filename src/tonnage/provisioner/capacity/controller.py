@@ -263,11 +263,11 @@ class CapacityController:
         known = self._published.about(key)
         if item is None or storage_class is None:
             self._reported.pop(key, None)
-            for each in known:
-                await self._writer.delete(each)
+            for capacity in known:
+                await self._writer.delete(capacity)
             return None
-        for each in known[1:]:
-            await self._writer.delete(each)
+        for capacity in known[1:]:
+            await self._writer.delete(capacity)
         found = await self._writer.confirmed(known[0]) if known else None
         reported = await self._get_capacity(item, storage_class)
         for _ in range(_MOST_WRITES):

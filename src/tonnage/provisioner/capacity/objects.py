@@ -108,10 +108,10 @@ def _segment_of_term(term: NodeSelectorTerm) -> Segment | None:
     if term.match_fields or not term.match_expressions:
         return None
     labels = {}
-    for each in term.match_expressions:
-        if each.operator != "In" or len(each.values) != 1:
+    for requirement in term.match_expressions:
+        if requirement.operator != "In" or len(requirement.values) != 1:
             return None
-        labels[each.key] = each.values[0]
+        labels[requirement.key] = requirement.values[0]
     return Segment.of(labels)
 
 
@@ -234,9 +234,9 @@ def work_items(
     """One item per class of the driver and segment. Immediate binding counts only with `for_immediate_binding`."""
     segments = sorted(segments)
     found = (
-        WorkItem(each.name, segment)
-        for each in classes
-        if each.provisioner == driver_name and (each.waits_for_consumer or for_immediate_binding)
+        WorkItem(storage_class.name, segment)
+        for storage_class in classes
+        if storage_class.provisioner == driver_name and (storage_class.waits_for_consumer or for_immediate_binding)
         for segment in segments
     )
     return {item.key: item for item in found}
@@ -332,10 +332,10 @@ def patch_for(
         patch["maximumVolumeSize"] = None if reported.maximum_bytes is None else _text(reported.maximum_bytes)
     # An object that has the field keeps it, also on a server that no longer takes it for others (its gate is off).
     has_field = bool(found.available_capacities)
-    listed = sorted(each.value() for each in found.available_capacities)
+    listed = sorted(quantity.value() for quantity in found.available_capacities)
     adds_field = reported.adds_pools and not is_dropped
     if listed != sorted(reported.pools) and (has_field or adds_field):
-        patch["availableCapacities"] = [_text(each) for each in reported.pools] or None
+        patch["availableCapacities"] = [_text(pool) for pool in reported.pools] or None
     metadata: Doc = {}
     annotated = found.metadata.annotations.get(AVAILABLE_CAPACITIES)
     adds_annotation = reported.adds_pools and is_dropped

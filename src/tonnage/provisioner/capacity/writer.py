@@ -40,7 +40,7 @@ class PublishedCapacities:
     def about(self, key: Key) -> list[CSIStorageCapacity]:
         """The objects of a work item, the one to keep first: the oldest, then by name."""
         found = self._by_item.get(key, {}).values()
-        alive = (each for each in found if not each.metadata.is_terminating)
+        alive = (capacity for capacity in found if not capacity.metadata.is_terminating)
         return sorted(alive, key=lambda each: (each.metadata.creation_timestamp or _NEVER, each.name))
 
     def __iter__(self) -> Iterator[Key]:

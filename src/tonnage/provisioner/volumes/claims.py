@@ -60,12 +60,12 @@ def is_protected(claim: PersistentVolumeClaim) -> bool:
 def is_being_cloned(source: PersistentVolumeClaim, others: Cache[PersistentVolumeClaim]) -> bool:
     """True if a Pending claim of the same namespace is a clone of this one."""
     return any(
-        each.spec.data_source is not None
-        and each.spec.data_source.kind == CLAIM
-        and each.spec.data_source.name == source.name
-        and each.status.phase == "Pending"
-        for each in others
-        if each.namespace == source.namespace
+        claim.spec.data_source is not None
+        and claim.spec.data_source.kind == CLAIM
+        and claim.spec.data_source.name == source.name
+        and claim.status.phase == "Pending"
+        for claim in others
+        if claim.namespace == source.namespace
     )
 
 

@@ -291,7 +291,7 @@ class VolumeCreator(ProvisionerPart):
     async def discard(self, asked: Prepared, volume_id: str) -> None:
         """Delete an unusable volume, unless another PersistentVolume names it. Raises NotProvisioned if it remains."""
         ours = self._driver_info.name, volume_id
-        others = (each.spec.csi for each in self._volumes if each.name != asked.name)
+        others = (volume.spec.csi for volume in self._volumes if volume.name != asked.name)
         if any(other is not None and (other.driver, other.volume_handle) == ours for other in others):
             _log.error("A useless volume is another's too, and stays", volume=asked.name)
             return

@@ -137,9 +137,9 @@ class DeletionController(ProvisionerPart):
     def _attached_to(self, volume: PersistentVolume) -> str:
         """A node that has or will have it attached; empty without one, or for a driver without attaching."""
         attached = (
-            each.spec.node_name
-            for each in self._attachments or ()
-            if each.spec.source.persistent_volume_name == volume.name
+            attachment.spec.node_name
+            for attachment in self._attachments or ()
+            if attachment.spec.source.persistent_volume_name == volume.name
         )
         return next(attached, "")
 

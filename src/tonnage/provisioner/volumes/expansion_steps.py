@@ -98,7 +98,7 @@ def begun(claim: PersistentVolumeClaim, size: Quantity, now: datetime) -> Doc:
     if not is_same:
         status["allocatedResources"] = {"storage": str(size)}
         status["allocatedResourceStatuses"] = {"storage": CONTROLLER_IN_PROGRESS}
-    elif any(each.type == RESIZING and each.is_true for each in claim.status.conditions):
+    elif any(condition.type == RESIZING and condition.is_true for condition in claim.status.conditions):
         return {}
     return _patch(claim, status, {NODE_EXPANSION_NOT_REQUIRED: None})
 
@@ -162,9 +162,9 @@ def _merged(claim: PersistentVolumeClaim, new: Iterable[Doc], *, keeps_old: bool
     """The claim's conditions, with `new` replacing equal types; other resize conditions go unless `keeps_old`."""
     wanted: dict[str, Any] = {each["type"]: each for each in new}
     merged: list[Doc] = []
-    for each in claim.status.conditions:
-        if each.type in wanted:
-            merged.append(wanted.pop(each.type))
-        elif keeps_old or each.type not in RESIZE_CONDITIONS:
-            merged.append(to_doc(each))
+    for condition in claim.status.conditions:
+        if condition.type in wanted:
+            merged.append(wanted.pop(condition.type))
+        elif keeps_old or condition.type not in RESIZE_CONDITIONS:
+            merged.append(to_doc(condition))
     return [*merged, *wanted.values()]

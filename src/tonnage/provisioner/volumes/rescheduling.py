@@ -59,7 +59,7 @@ def stuck_pod(
         return None
     affinities = [volume.spec.node_affinity for _, volume in pinning]
     reachable = sorted(
-        node.name for node in nodes if all(each.admits(node.name, node.metadata.labels) for each in affinities)
+        node.name for node in nodes if all(affinity.admits(node.name, node.metadata.labels) for affinity in affinities)
     )
     if any(name not in full_nodes for name in reachable):
         return None

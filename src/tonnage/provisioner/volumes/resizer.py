@@ -223,7 +223,7 @@ def progress(claim: PersistentVolumeClaim, target: str, status: str, now: dateti
     """The patch with the progress; empty if the claim has it."""
     known = claim.status.modify_volume_status
     is_same = known is not None and (known.target_volume_attributes_class_name, known.status) == (target, status)
-    told = {each.type: each.message for each in claim.status.conditions}
+    told = {condition.type: condition.message for condition in claim.status.conditions}
     is_told = (MODIFYING in told or status != IN_PROGRESS) and (not error or told.get(MODIFY_ERROR) == error)
     if is_same and is_told:
         return {}

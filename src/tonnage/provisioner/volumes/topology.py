@@ -84,8 +84,8 @@ def requirement(
 def flattened(allowed: Iterable[TopologySelectorTerm]) -> list[Term]:
     """Allowed topologies as a plain list of places: (a or b) and (c or d) are four."""
     terms: list[Term] = []
-    for each in allowed:
-        expressions = each.match_label_expressions
+    for term in allowed:
+        expressions = term.match_label_expressions
         choices = [[(expression.key, value) for value in expression.values] for expression in expressions]
         if choices:
             # The last key turns slowest, as upstream distributes them.
@@ -163,7 +163,7 @@ def _check_allowed(node: str, selected: Term, allowed: tuple[TopologySelectorTer
 
 def _any_keys(driver: str, csi_nodes: Cache[CSINode], rng: random.Random) -> tuple[str, ...]:
     """The keys of one node that has the driver; nodes may differ while a driver is being updated."""
-    known = sorted({keys for each in csi_nodes if (keys := _keys(each, driver))})
+    known = sorted({keys for csi_node in csi_nodes if (keys := _keys(csi_node, driver))})
     return rng.choice(known) if known else ()
 
 

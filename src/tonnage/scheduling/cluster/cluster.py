@@ -314,14 +314,14 @@ class Cluster:
             before = self.requested.item(number, row)
             total = before + sign * value
             if total >= LARGE or before >= LARGE:
-                total = self._large_total([each.requests.get(name, 0) for each in self.residents[row].values()])
+                total = self._large_total([pod.requests.get(name, 0) for pod in self.residents[row].values()])
             self.requested[number, row] = total
         self.requested[_PODS_ID, row] += sign
         for place, usage in enumerate(info.scored_usage):
             before = self.scored_usage.item(place, row)
             total = before + sign * usage
             if total >= LARGE or before >= LARGE:
-                total = self._large_total([each.scored_usage[place] for each in self.residents[row].values()])
+                total = self._large_total([pod.scored_usage[place] for pod in self.residents[row].values()])
             self.scored_usage[place, row] = total
         self.changes.note(row)
 

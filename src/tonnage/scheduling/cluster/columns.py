@@ -178,10 +178,10 @@ class LabelColumns:
 
     def column(self, key: str) -> LabelColumn:
         """The column of a key; if there is none, a new one in which no node has the label."""
-        found = self._columns.get(key)
-        if found is None:
-            found = self._columns[key] = LabelColumn(self._capacity)
-        return found
+        label_column = self._columns.get(key)
+        if label_column is None:
+            label_column = self._columns[key] = LabelColumn(self._capacity)
+        return label_column
 
     def replace(self, row: int, before: Mapping[str, str], after: Mapping[str, str]) -> bool:
         """Write a row's labels, only the keys that changed. Returns True if any did."""

@@ -258,7 +258,7 @@ class PodInfo:
     def has_claims(self) -> bool:
         """True if it mounts a claim by name or a generic ephemeral one."""
         volumes = self.pod.spec.volumes
-        return any(each.persistent_volume_claim is not None or each.ephemeral is not None for each in volumes)
+        return any(volume.persistent_volume_claim is not None or volume.ephemeral is not None for volume in volumes)
 
     @derived
     def has_disks(self) -> bool:
@@ -268,7 +268,7 @@ class PodInfo:
     @derived
     def named_claims(self) -> tuple[tuple[str, str], ...]:
         """(name, namespace/name) of the claims it mounts by name, in the order of its volumes; not ephemeral ones."""
-        named = [each.persistent_volume_claim for each in self.pod.spec.volumes]
+        named = [volume.persistent_volume_claim for volume in self.pod.spec.volumes]
         return tuple([(each.claim_name, f"{self.namespace}/{each.claim_name}") for each in named if each is not None])
 
     @derived
@@ -280,7 +280,7 @@ class PodInfo:
     def images(self) -> tuple[str, ...]:
         """The images of its containers by canonical name; with duplicates."""
         spec = self.pod.spec
-        return tuple([canonical(each.image) for each in (*spec.init_containers, *spec.containers)])
+        return tuple([canonical(container.image) for container in (*spec.init_containers, *spec.containers)])
 
     @derived
     def required_nodes(self) -> NodeSelector | None:

@@ -90,7 +90,7 @@ class PodMatcher:
 
     def anchors(self) -> Iterator[tuple[str, tuple[str, str]]]:
         """(namespace, label) pairs to index the matcher under: every pod that it matches has at least one of them."""
-        insists = (each for each in self.requirements if each.operator == "In")
+        insists = (requirement for requirement in self.requirements if requirement.operator == "In")
         narrowest = min(insists, key=lambda each: len(each.values), default=None)
         is_anywhere = self.namespace_requirements is not None or len(self.namespaces) > _MAX_ANCHORS
         namespaces = (_ANY_NAMESPACE,) if is_anywhere else self.namespaces

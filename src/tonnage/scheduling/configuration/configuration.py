@@ -137,9 +137,9 @@ def with_defaults(file: ConfigurationFile) -> ConfigurationFile:
 
 def _zeros_replaced(given: Any, default: Any) -> Any:
     """`given` with defaults for empty text and 0; booleans are kept."""
-    fields = [each for each in msgspec.structs.fields(given) if each.type is not bool]
+    fields = [field for field in msgspec.structs.fields(given) if field.type is not bool]
     return msgspec.structs.replace(
-        given, **{each.name: getattr(given, each.name) or getattr(default, each.name) for each in fields}
+        given, **{field.name: getattr(given, field.name) or getattr(default, field.name) for field in fields}
     )
 
 

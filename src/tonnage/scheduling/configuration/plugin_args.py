@@ -256,7 +256,7 @@ def _weighted(resources: tuple[ResourceSpec, ...]) -> tuple[ResourceSpec, ...]:
     """CPU and memory if none are named; a weight of 0 means 1."""
     if not resources:
         return CPU_AND_MEMORY
-    return tuple(msgspec.structs.replace(each, weight=each.weight or 1) for each in resources)
+    return tuple(msgspec.structs.replace(spec, weight=spec.weight or 1) for spec in resources)
 
 
 class Reservation(StrEnum):

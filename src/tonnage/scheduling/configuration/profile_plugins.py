@@ -186,14 +186,14 @@ class Plugins(Section):
     placement_score: PluginSet = PluginSet()
 
     def at(self, point: ExtensionPoint) -> PluginSet:
-        found: PluginSet = getattr(self, point.field)
-        return found
+        plugin_set: PluginSet = getattr(self, point.field)
+        return plugin_set
 
     @property
     def enabled_names(self) -> frozenset[str]:
         """Every plugin that is enabled anywhere."""
         sets = (self.multi_point, *(self.at(point) for point in ExtensionPoint))
-        return frozenset(plugin.name for each in sets for plugin in each.enabled)
+        return frozenset(plugin.name for plugin_set in sets for plugin in plugin_set.enabled)
 
 
 class PluginWeight(NamedTuple):

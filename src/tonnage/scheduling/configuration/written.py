@@ -41,7 +41,7 @@ def document_of(configuration: Configuration) -> Doc:
         **({"percentageOfNodesToScore": percentage} if percentage else {}),
         "podInitialBackoffSeconds": configuration.pod_initial_backoff_seconds,
         "podMaxBackoffSeconds": configuration.pod_max_backoff_seconds,
-        "profiles": [_profile(each) for each in configuration.profiles],
+        "profiles": [_profile(profile) for profile in configuration.profiles],
     }
 
 
@@ -53,7 +53,7 @@ def text_of(configuration: Configuration) -> str:
 def _profile(profile: ResolvedProfile) -> Doc:
     plugins: Doc = {"multiPoint": {"disabled": [{"name": EVERY}]}}
     for point in ExtensionPoint:
-        enabled = [_weighted(each) for each in profile.points[point]]
+        enabled = [_weighted(plugin_weight) for plugin_weight in profile.points[point]]
         plugins[str(point)] = {"disabled": [{"name": EVERY}], **({"enabled": enabled} if enabled else {})}
     return {
         "schedulerName": profile.scheduler_name,
@@ -76,7 +76,7 @@ def _plain(value: Any) -> Any:
     """Records as maps with every field that is set; durations in Go's form."""
     if isinstance(value, Record):
         fields = msgspec.structs.fields(value)
-        found = {each.encode_name: _of_type(each.type, getattr(value, each.name)) for each in fields}
+        found = {field.encode_name: _of_type(field.type, getattr(value, field.name)) for field in fields}
         return {name: each for name, each in found.items() if each is not None}
     if isinstance(value, Enum):
         return value.value

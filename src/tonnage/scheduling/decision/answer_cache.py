@@ -130,7 +130,7 @@ class AnswerCache:
     def __init__(self, filters: Sequence[FilterPlugin], scores: Scores) -> None:
         self._count = len(filters)
         self._filters = [(plugin, position) for position, plugin in enumerate(filters) if plugin.row_local]
-        self._scores = [each for each in scores if each[0].row_local]
+        self._scores = [score for score in scores if score[0].row_local]
         self._cluster: Cluster | None = None
         self._answers: OrderedDict[Hashable, RowAnswers] = OrderedDict()
 
@@ -161,7 +161,7 @@ class AnswerCache:
         """Update the scores of an answer just returned by `answer_for`. PreScore has run."""
         cluster = cycle.cluster
         skipped = cycle.skip_score | cycle.unshared
-        scored_by = tuple([each for each in self._scores if each[0].name not in skipped])
+        scored_by = tuple([score for score in self._scores if score[0].name not in skipped])
         if answer.scored_by != scored_by:
             answer.forget_scores()
             rows: Rows = cluster.all_rows

@@ -285,6 +285,6 @@ def held_sentence(holders: Mapping[str, Sequence[Holder]]) -> str:
 
 
 def _listed(pods: Sequence[Holder]) -> str:
-    named = " and ".join(each.told for each in pods[:_MAX_PODS])
+    named = " and ".join(pod.told for pod in pods[:_MAX_PODS])
     more = len(pods) - _MAX_PODS
     return f"{named} and {more} more" if more > 0 else named

@@ -56,7 +56,7 @@ class NodeAnswer:
             "scores": self.scores,
             "total": self.total,
             **({"passedOver": self.passed_over} if self.passed_over else {}),
-            **({"heldBy": [each.document() for each in self.held_by]} if self.held_by else {}),
+            **({"heldBy": [holder.document() for holder in self.held_by]} if self.held_by else {}),
             **({"nearestMiss": self.miss.told} if self.miss is not None else {}),
         }
 
@@ -149,7 +149,7 @@ def explanation_of(
     )
     held = (plugin.pre_enqueue(pod) for plugin in pre_enqueue)
     held_back = next((status.message for status in held if not status.is_success), "")
-    volumes = {each.name: accounts[cluster.row_of[each.name]] for each in ordered} if accounts else {}
+    volumes = {answer.name: accounts[cluster.row_of[answer.name]] for answer in ordered} if accounts else {}
     return Explanation(pod.key, chosen, message, ordered, volumes, held_back)
 
 

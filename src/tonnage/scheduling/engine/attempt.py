@@ -110,31 +110,31 @@ def run_post_filter(profile: Assembled, cycle: Cycle, diagnosis: Diagnosis) -> P
     reasons: list[str] = []
     withdraws = False
     for plugin in profile.post_filter:
-        found = _asked(plugin, cycle, diagnosis)
-        if found.status.is_success:
-            return PostFilterOutcome(found, plugin)
-        if found.status.code is not Code.UNSCHEDULABLE:
-            return PostFilterOutcome(found)
-        reasons += found.status.reasons
-        withdraws = withdraws or found.withdraws_nomination
+        result = _asked(plugin, cycle, diagnosis)
+        if result.status.is_success:
+            return PostFilterOutcome(result, plugin)
+        if result.status.code is not Code.UNSCHEDULABLE:
+            return PostFilterOutcome(result)
+        reasons += result.status.reasons
+        withdraws = withdraws or result.withdraws_nomination
     return PostFilterOutcome(PostFilterResult(unschedulable(*reasons), withdraws_nomination=withdraws))
 
 
 def preemption_answer(outcome: PostFilterOutcome) -> PreemptionAnswer | None:
     """The victims that `explain` shows; None if preemption does not help or needs no victims."""
-    found = outcome.result
-    if not found.status.is_success or not found.victims:
+    result = outcome.result
+    if not result.status.is_success or not result.victims:
         return None
-    victims = tuple(each.key for each in found.victims)
-    return PreemptionAnswer(found.nominated_node, victims, found.budget_violations)
+    victims = tuple(pod.key for pod in result.victims)
+    return PreemptionAnswer(result.nominated_node, victims, result.budget_violations)
 
 
 def _asked(plugin: PostFilterPlugin, cycle: Cycle, diagnosis: Diagnosis) -> PostFilterResult:
     try:
-        found = plugin.post_filter(cycle, diagnosis)
-        if not isinstance(found, PostFilterResult):
-            raise TypeError(f"the answer must be a PostFilterResult, not {found!r}")
-        return found
+        result = plugin.post_filter(cycle, diagnosis)
+        if not isinstance(result, PostFilterResult):
+            raise TypeError(f"the answer must be a PostFilterResult, not {result!r}")
+        return result
     except Exception:  # the scheduling loop must survive a failing plugin
         broken(plugin.name, cycle.pod)
         return PostFilterResult(Status(Code.ERROR, (f"a plugin failed: {plugin.name}",)))
@@ -170,11 +170,11 @@ def permit(attempt: Attempt, placement: Placement) -> tuple[Status, dict[str, fl
     waits: dict[str, float] = {}
     for plugin in placement.profile.permit:
         try:
-            found, seconds = plugin.permit(placement.cycle, placement.node)
-            if found.code is Code.WAIT:
+            status, seconds = plugin.permit(placement.cycle, placement.node)
+            if status.code is Code.WAIT:
                 waits[plugin.name] = float(seconds)
-            elif not found.is_success:
-                return Status(found.code, found.reasons, plugin.name), {}
+            elif not status.is_success:
+                return Status(status.code, status.reasons, plugin.name), {}
         except Exception as exc:
             attempt.exception = exc
             return broken(plugin.name, placement.pod), {}
@@ -222,7 +222,7 @@ class AssumedPods:
 
     def listed(self) -> Iterator[tuple[PodInfo, str]]:
         """The assumed pods with their nodes, in the order of the decisions."""
-        return ((each.info, each.node) for each in self._assumed.values())
+        return ((assumption.info, assumption.node) for assumption in self._assumed.values())
 
     def assume(self, info: PodInfo, node: str) -> bool:
         """Count a pod on its chosen node. Returns False and changes nothing if it has a node already."""
@@ -269,10 +269,10 @@ class AssumedPods:
     def overdue(self, now_s: float) -> list[Placement]:
         """Accepted bindings that were not confirmed in time; each is returned once, until `ask_again`."""
         found: list[Placement] = []
-        for each in self._assumed.values():
-            if each.bound_by is not None and each.overdue_at is not None and each.overdue_at <= now_s:
-                each.overdue_at = None
-                found.append(each.bound_by)
+        for assumption in self._assumed.values():
+            if assumption.bound_by is not None and assumption.overdue_at is not None and assumption.overdue_at <= now_s:
+                assumption.overdue_at = None
+                found.append(assumption.bound_by)
         return found
 
 

@@ -86,7 +86,7 @@ class Engine:
         resolved = tuple(profiles)
         is_shown = resolved[0].gates.NominatedNodeNameForExpectation
         self.profiles: Mapping[str, Assembled] = {
-            each.scheduler_name: assemble(each, rng, foreign) for each in resolved
+            resolved_profile.scheduler_name: assemble(resolved_profile, rng, foreign) for resolved_profile in resolved
         }
         self._first_profile = next(iter(self.profiles.values()))
         # Budgets are ordinary objects; `open` creates all other indexes from the objects known by then.
@@ -151,15 +151,15 @@ class Engine:
         it before the first attempt; calling it again is safe."""
         wanted = {index for profile in self.profiles.values() for each in profile.plugins for index in each.indexes()}
         add_indexes(self.cluster, [each for each in INDEXES if each in wanted])
-        for each in [each for profile in self.profiles.values() for each in profile.plugins]:
-            if isinstance(each, VolumeBinding):
-                each.fit_of(self.cluster)  # the holds must know all timeouts before anything happens
+        for plugin in [plugin for profile in self.profiles.values() for plugin in profile.plugins]:
+            if isinstance(plugin, VolumeBinding):
+                plugin.fit_of(self.cluster)  # the holds must know all timeouts before anything happens
         self.held.open()
 
     def profile_of(self, pod: Pod) -> Assembled | None:
         """The profile that places a pod; None if another scheduler does."""
-        found = self.profiles.get(pod.spec.scheduler_name)
-        return self._first_profile if found is None and self._takes_any_pod else found
+        assembled = self.profiles.get(pod.spec.scheduler_name)
+        return self._first_profile if assembled is None and self._takes_any_pod else assembled
 
     # -- one pod ------------------------------------------------------------------------------------------------------
 
@@ -306,7 +306,7 @@ class Engine:
         passed_over: Mapping[str, str],
     ) -> Explanation:
         """The account of a decision just made, with the preemption that could make room."""
-        found = explanation_of(
+        explanation = explanation_of(
             profile.decider,
             decision,
             expected,
@@ -314,11 +314,11 @@ class Engine:
             passed_over=passed_over,
             holder_of=self.nominations.holder_of,
         )
-        if not decision.fits and not found.held_back and decision.diagnosis is not None:
+        if not decision.fits and not explanation.held_back and decision.diagnosis is not None:
             lot = self._rng.getstate()  # an explanation must not change later random choices
-            found.preemption = preemption_answer(run_post_filter(profile, decision.cycle, decision.diagnosis))
+            explanation.preemption = preemption_answer(run_post_filter(profile, decision.cycle, decision.diagnosis))
             self._rng.setstate(lot)
-        return found
+        return explanation
 
     # -- after a placement --------------------------------------------------------------------------------------------
 

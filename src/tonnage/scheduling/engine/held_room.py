@@ -120,7 +120,7 @@ class EngineNominations(NominationRules):
         row = self._cluster.row_of.get(node_name, -1)
         if row < 0 or attempt.placement is not None or not self._is_shown:
             return ""
-        going = [each for each in self._cluster.residents[row].values() if each.is_terminating]
+        going = [pod for pod in self._cluster.residents[row].values() if pod.is_terminating]
         if going and attempt.decision is not None:
             try:
                 return "" if fits_without(attempt.profile.decider, attempt.decision.cycle, row, going) else node_name
@@ -149,7 +149,7 @@ class EngineNominations(NominationRules):
         cycle, rows = Cycle(pod, self._cluster), slice(row, row + 1)
         try:
             return not any(
-                np.any(refused_rows(each, cycle, rows)) for each in profile.decider.filters if of_nodes(each)
+                np.any(refused_rows(plugin, cycle, rows)) for plugin in profile.decider.filters if of_nodes(plugin)
             )
         except Exception:  # the pod's attempt will report a failing plugin
             return True
@@ -208,11 +208,11 @@ class EngineNominations(NominationRules):
         row = self._cluster.row_of.get(nomination.node, -1)
         if profile is None or row < 0 or not not_yet_counted(self._cluster, row, [info]):
             return frozenset()
-        plugins = [each for each in profile.decider.filters if isinstance(each, VolumeBinding)]
+        plugins = [plugin for plugin in profile.decider.filters if isinstance(plugin, VolumeBinding)]
         storage = self._cluster.storage
         claims = [each for key in info.claim_keys if (each := storage.claims.get(key)) is not None]
-        slots = [(each.key, found.driver) for each in claims if (found := id_of_claim(each, storage)) is not None]
-        return frozenset({info.uid, *slots}).union(*(each.held_on(self._cluster, info, row) for each in plugins))
+        slots = [(claim.key, found.driver) for claim in claims if (found := id_of_claim(claim, storage)) is not None]
+        return frozenset({info.uid, *slots}).union(*(plugin.held_on(self._cluster, info, row) for plugin in plugins))
 
     def _concerned(self, old: Object | None, new: Object | None) -> list[Nomination]:
         """The nominations that may hold less after a change."""
@@ -221,17 +221,17 @@ class EngineNominations(NominationRules):
             return []
         found: Iterable[Nomination] = ()
         if isinstance(new, Node):
-            return [each for each in nominator.on(new.name) if each.holds]
+            return [nomination for nomination in nominator.on(new.name) if nomination.holds]
         if isinstance(known, StorageClass | CSIDriver):
             found = nominator
         elif isinstance(known, PersistentVolumeClaim | PersistentVolume):
             keys = set(claims_named(old, new))
-            found = (each for each in nominator if not keys.isdisjoint(each.info.claim_keys))
+            found = (nomination for nomination in nominator if not keys.isdisjoint(nomination.info.claim_keys))
         elif isinstance(known, CSIStorageCapacity):
             index = cluster.index(CapacityIndex)
             rows = {*index.rows_of(known.key).tolist(), *index.rows_reached(known).tolist()}
-            found = (each for each in nominator if cluster.row_of.get(each.node, -1) in rows)
-        return [each for each in found if each.holds and each.info.has_claims]
+            found = (nomination for nomination in nominator if cluster.row_of.get(nomination.node, -1) in rows)
+        return [nomination for nomination in found if nomination.holds and nomination.info.has_claims]
 
     # -- for people ---------------------------------------------------------------------------------------------------
 
@@ -297,13 +297,13 @@ class HeldCapacity:
 
     def expire(self, now_s: float) -> None:
         """End the holds that are due."""
-        for each in self.modes.values():
-            each.expire(now_s)
+        for mode in self.modes.values():
+            mode.expire(now_s)
 
     def pod_gone(self, uid: str) -> None:
         """Release the holds of a pod that is gone."""
-        for each in self.modes.values():
-            each.pod_gone(uid)
+        for mode in self.modes.values():
+            mode.pod_gone(uid)
 
     def holds(self) -> dict[Reservation, list[Hold]]:
         return {mode: each.holds() for mode, each in self.modes.items()}

@@ -147,7 +147,7 @@ def assemble(profile: ResolvedProfile, rng: random.Random, foreign: ForeignPlugi
         score=at("score", ScorePlugin),
         preferring=tuple(plugin for plugin in plain("score", ScorePlugin) if isinstance(plugin, VolumeBinding)),
         sums=sums,
-        ports=next((each for each in before_sums if isinstance(each, NodePorts)), None),
+        ports=next((before_sum for before_sum in before_sums if isinstance(before_sum, NodePorts)), None),
     )
     sorts = plain("queueSort", QueueSortPlugin)
     sorts_by_priority = not sorts or type(sorts[0]) is PrioritySort

@@ -46,7 +46,7 @@ class EngineWaking(WakingRules):
             name: {plugin.name: plugin for plugin in profile.plugins} for name, profile in profiles.items()
         }
         self._judging = {
-            name: frozenset(each.name for each in (*profile.pipeline.pre_filter, *profile.pipeline.filter))
+            name: frozenset(plugin.name for plugin in (*profile.pipeline.pre_filter, *profile.pipeline.filter))
             for name, profile in profiles.items()
         }
 

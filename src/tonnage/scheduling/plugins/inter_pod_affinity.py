@@ -100,17 +100,17 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         if terms.errors or terms.apart:
             return None
         for term in terms.near:
-            for each in term.matcher.requirements:
-                if each.operator == "In" and len(each.values) <= MAX_TERMS:
-                    return {(each.key, value): 1 for value in each.values}
+            for requirement in term.matcher.requirements:
+                if requirement.operator == "In" and len(requirement.values) <= MAX_TERMS:
+                    return {(requirement.key, value): 1 for value in requirement.values}
         return None
 
     def offer(self, cluster: Cluster, event: ClusterEvent, old: Any, new: Any) -> Mapping[Hashable, int] | None:
         """The labels of a pod that came, changed or went; None if it had anti-affinity: its going may help any pod."""
         pods = [each for each in (old, new) if each is not None]
-        if not all(isinstance(each, Pod) for each in pods) or any(terms_of(each).apart for each in pods):
+        if not all(isinstance(pod, Pod) for pod in pods) or any(terms_of(pod).apart for pod in pods):
             return None
-        return {label: 1 for each in pods for label in each.metadata.labels.items()}
+        return {label: 1 for pod in pods for label in pod.metadata.labels.items()}
 
     # -- filtering ----------------------------------------------------------------------------------------------------
 
@@ -283,7 +283,7 @@ def after_pod_change(waiting: PodInfo, event: ClusterEvent, old: Pod | None, new
     """
     if old is not None and new is not None and PodInfo(new).uid == waiting.uid:
         return QUEUE
-    if not all(each.spec.node_name or each.status.nominated_node_name for each in (old, new) if each is not None):
+    if not all(pod.spec.node_name or pod.status.nominated_node_name for pod in (old, new) if pod is not None):
         return QUEUE_SKIP
     if terms_in(waiting.pod) > MAX_TERMS:
         return QUEUE_SKIP  # no other pod can change that

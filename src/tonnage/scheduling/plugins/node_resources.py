@@ -79,7 +79,7 @@ def scored(
     elif cluster.counts_large or any(asked >= LARGE for *_, asked in columns):
         numbers = row_numbers(rows).tolist()
     else:
-        found = formula([_use(each, each[1][rows], each[2][rows], np.minimum) for each in columns])
+        found = formula([_use(column, column[1][rows], column[2][rows], np.minimum) for column in columns])
         return found if np.ndim(found) else np.full(row_count(rows), found, dtype=np.int64)
     by_row = [formula([_use(each, each[1].item(row), each[2].item(row), min) for each in columns]) for row in numbers]
     return np.array(by_row, dtype=np.int64)
@@ -181,8 +181,8 @@ class NodeResourcesFit(SumsFilter, ScorePlugin):
         return {name: int(free[number]) for name in names if (number := find(name)) is not None}
 
     def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable:
-        found: Hashable = pod.ordered_requests
-        return found
+        hashable: Hashable = pod.ordered_requests
+        return hashable
 
     def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
         if (row := only_row(rows)) >= 0 and _has_room(cycle.cluster, self.asked(cycle.pod), row):
@@ -216,7 +216,7 @@ class NodeResourcesFit(SumsFilter, ScorePlugin):
 
     def asked(self, pod: PodInfo) -> list[tuple[str, int]]:
         """One pod, and the pod's requests that this plugin checks."""
-        guarded = [each for each in pod.ordered_requests if each[1] > 0]
+        guarded = [ordered_request for ordered_request in pod.ordered_requests if ordered_request[1] > 0]
         if self._ignored or self._ignored_groups:
             guarded = [each for each in guarded if not self._is_ignored(each[0])]
         return [(PODS, 1), *guarded]
@@ -314,7 +314,7 @@ def _evenness_at(uses: Sequence[tuple[int, int]]) -> int:
         deviation = abs(fractions[0] - fractions[1]) / 2
     elif len(fractions) > 2:
         mean = reduce(add, fractions) / len(fractions)
-        deviation = sqrt(reduce(add, [(each - mean) ** 2 for each in fractions]) / len(fractions))
+        deviation = sqrt(reduce(add, [(fraction - mean) ** 2 for fraction in fractions]) / len(fractions))
     return int((1 - deviation) * MAX_SCORE)
 
 
@@ -346,8 +346,8 @@ class NodePorts(PreFilterPlugin, PortsFilter):
         return ((ClusterEvent(EventResource.POD, ActionType.DELETE), _port_freed), (NODE_ADD, None))
 
     def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable:
-        found: Hashable = pod.host_ports
-        return found
+        hashable: Hashable = pod.host_ports
+        return hashable
 
     def pre_filter(self, cycle: Cycle) -> Status | None:
         return None if cycle.pod.host_ports else SKIP

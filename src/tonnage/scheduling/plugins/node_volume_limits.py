@@ -173,10 +173,10 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         is removed, or a driver comes without a count."""
         if self._limits_change and _limited(old) - _limited(new):
             return QUEUE
-        before = {each.name: each.allocatable.count or 0 for each in old.spec.drivers}
-        for each in new.spec.drivers:
-            is_new = each.name not in before and (self._needs_drivers or each.allocatable.count is None)
-            if is_new or (each.allocatable.count or 0) > before.get(each.name, 0):
+        before = {driver.name: driver.allocatable.count or 0 for driver in old.spec.drivers}
+        for driver in new.spec.drivers:
+            is_new = driver.name not in before and (self._needs_drivers or driver.allocatable.count is None)
+            if is_new or (driver.allocatable.count or 0) > before.get(driver.name, 0):
                 return QUEUE
         return NO_HELP
 
@@ -201,7 +201,7 @@ def _sharer_came(pod: PodInfo, event: ClusterEvent, old: None, new: Pod) -> Hint
 
 def _limited(csi_node: CSINode) -> set[str]:
     """The drivers with a limit on a node."""
-    return {each.name for each in csi_node.spec.drivers if each.allocatable.count is not None}
+    return {driver.name for driver in csi_node.spec.drivers if driver.allocatable.count is not None}
 
 
 def _exceeded(cluster: Cluster, brought: _Brought, rows: Rows) -> Mask:
@@ -252,8 +252,8 @@ def _volumes_freed(pod: PodInfo, event: ClusterEvent, old: Pod, new: None) -> Hi
     if not old.spec.node_name and not old.status.nominated_node_name:
         return NO_HELP
     may_count = any(
-        each.persistent_volume_claim is not None or each.ephemeral is not None or taken_over_by(each)
-        for each in old.spec.volumes
+        volume.persistent_volume_claim is not None or volume.ephemeral is not None or taken_over_by(volume)
+        for volume in old.spec.volumes
     )
     return QUEUE if may_count else NO_HELP
 

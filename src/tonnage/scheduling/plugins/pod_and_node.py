@@ -88,8 +88,8 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         return QUEUE if matches(new) and not matches(old) else NO_HELP
 
     def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable:
-        found: Hashable = pod.node_constraints
-        return found
+        hashable: Hashable = pod.node_constraints
+        return hashable
 
     def pre_filter(self, cycle: Cycle) -> Status | Narrowing | None:
         spec, required = cycle.pod.pod.spec, cycle.pod.required_nodes
@@ -179,7 +179,7 @@ class TaintToleration(FilterPlugin, ScorePlugin):
 
         def intolerable(taints: tuple[Taint, ...]) -> int:
             unloved = (taint for taint in taints if taint.effect == PREFER_NO_SCHEDULE)
-            return sum(not any(tolerates(each, taint) for each in soft) for taint in unloved)
+            return sum(not any(tolerates(toleration, taint) for toleration in soft) for taint in unloved)
 
         counts = np.fromiter((intolerable(taints) for taints in sets), np.int64, len(sets))
         found: Ints = counts[cycle.cluster.taint_ids[rows]]
@@ -241,7 +241,7 @@ class NodeUnschedulable(FilterPlugin):
 
     def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
         cordoned = cycle.cluster.unschedulable[rows]
-        if not cordoned.any() or any(tolerates(each, _CORDONED) for each in cycle.pod.pod.spec.tolerations):
+        if not cordoned.any() or any(tolerates(toleration, _CORDONED) for toleration in cycle.pod.pod.spec.tolerations):
             return None
         return refuse(cordoned, self.reason, unresolvable=True)
 
@@ -252,7 +252,7 @@ def _uncordoned(pod: PodInfo, event: ClusterEvent, old: Node | None, new: Node) 
 
 def _now_tolerates(pod: PodInfo, event: ClusterEvent, old: Pod | None, new: Pod) -> Hint:
     mine = new.metadata.uid == pod.uid
-    return QUEUE if mine and any(tolerates(each, _CORDONED) for each in new.spec.tolerations) else NO_HELP
+    return QUEUE if mine and any(tolerates(toleration, _CORDONED) for toleration in new.spec.tolerations) else NO_HELP
 
 
 class SchedulingGates(PreEnqueuePlugin):

@@ -87,7 +87,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
             return Status(Code.ERROR, (f"get constraints from pod: {exc.message}",))
         if not constraints.hard:
             return SKIP
-        topologies = [Topology.of(cycle.cluster, each.topology_key) for each in constraints.hard]
+        topologies = [Topology.of(cycle.cluster, constraint.topology_key) for constraint in constraints.hard]
         labelled = having(topologies)
         assert labelled is not None, "there are constraints"
         cycle.state[self.name] = [
@@ -118,7 +118,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         soft = constraints.soft
         if not soft:
             return SKIP
-        topologies = [Topology.of(cycle.cluster, each.topology_key) for each in soft]
+        topologies = [Topology.of(cycle.cluster, constraint.topology_key) for constraint in soft]
         # Nodes without the system's default labels take part; nodes without labels that the pod names are left out.
         labelled = None if constraints.are_system else having(topologies)
         is_ignored = lacking(labelled, cycle.feasible)
@@ -171,7 +171,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
 
     def after_pod_change(self, waiting: PodInfo, event: ClusterEvent, old: Pod | None, new: Pod | None) -> Hint:
         """Whether a pod that came, changed or went may even the domains out for a refused pod."""
-        if not all(_is_involved(each, waiting) for each in (old, new) if each is not None):
+        if not all(_is_involved(pod, waiting) for pod in (old, new) if pod is not None):
             return QUEUE_SKIP
         if len(waiting.pod.spec.topology_spread_constraints) > MAX_TERMS:
             return QUEUE_SKIP  # a pod's constraints never change
@@ -184,7 +184,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
                 return QUEUE_SKIP
         if hard is self._rules.default_hard:
             return QUEUE  # the workload that selects the pod is not known here
-        if any(_matches(each, old) != _matches(each, new) for each in hard):
+        if any(_matches(constraint, old) != _matches(constraint, new) for constraint in hard):
             return QUEUE
         return QUEUE_SKIP
 
@@ -202,8 +202,8 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         if old.spec.taints != new.spec.taints:
             return QUEUE
         asked = waiting.pod.required_node_affinity()
-        was_asked_for, is_asked_for = (asked.matches(each.metadata.name, each.metadata.labels) for each in (old, new))
-        moved = was_asked_for != is_asked_for and any(each.honors_affinity for each in hard)
+        was_asked_for, is_asked_for = (asked.matches(node.metadata.name, node.metadata.labels) for node in (old, new))
+        moved = was_asked_for != is_asked_for and any(constraint.honors_affinity for constraint in hard)
         return QUEUE if moved else QUEUE_SKIP
 
     def _hard(self, waiting: PodInfo) -> tuple[Constraint, ...]:
@@ -235,6 +235,6 @@ def _matches(constraint: Constraint, pod: Pod | None) -> bool:
 def _domains(constraints: Sequence[Constraint], node: Node | None) -> tuple[str, ...] | None:
     """The domains of a node; None if it lacks one of the keys and so takes no part."""
     labels: Labels = node.metadata.labels if node is not None else {}
-    if not all(each.topology_key in labels for each in constraints):
+    if not all(constraint.topology_key in labels for constraint in constraints):
         return None
-    return tuple(labels[each.topology_key] for each in constraints)
+    return tuple(labels[constraint.topology_key] for constraint in constraints)

@@ -69,7 +69,7 @@ def _fit(profile: ResolvedProfile) -> Plugin:
     ratio = strategy.requested_to_capacity_ratio
     return NodeResourcesFit(
         strategy=strategy.type,
-        resources=tuple((each.name, each.weight) for each in strategy.resources),
+        resources=tuple((spec.name, spec.weight) for spec in strategy.resources),
         shape=shape_of(ratio.shape) if ratio else (),
         ignored=frozenset(args.ignored_resources),
         ignored_groups=frozenset(args.ignored_resource_groups),
@@ -78,7 +78,7 @@ def _fit(profile: ResolvedProfile) -> Plugin:
 
 def _balanced(profile: ResolvedProfile) -> Plugin:
     args = profile.args_of(NodeResourcesBalancedAllocationArgs)
-    return NodeResourcesBalancedAllocation(tuple((each.name, each.weight) for each in args.resources))
+    return NodeResourcesBalancedAllocation(tuple((spec.name, spec.weight) for spec in args.resources))
 
 
 FACTORIES: Mapping[str, Factory] = {

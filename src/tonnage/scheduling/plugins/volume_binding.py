@@ -122,8 +122,8 @@ class ToldRebuilds:
         key = either(old, new).key
         if key in self._told:
             # An assumed change may be undone.
-            told = self._storage.claims.api(key)
-            if told is None or self._told[key] != _state_of(told):
+            claim = self._storage.claims.api(key)
+            if claim is None or self._told[key] != _state_of(claim):
                 del self._told[key]
 
 
@@ -250,8 +250,8 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
 
     def _expected(self, fit: VolumeFit, pods: Iterable[PodInfo], row: int) -> tuple[Demand, ...]:
         """What nominated pods need on a row besides this one."""
-        found = (expected_demand(fit, each, row) for each in pods if self.is_joint and each.has_claims)
-        return tuple([each for each in found if each is not None])
+        found = (expected_demand(fit, pod, row) for pod in pods if self.is_joint and pod.has_claims)
+        return tuple([demand for demand in found if demand is not None])
 
     def held_on(self, cluster: Cluster, pod: PodInfo, row: int) -> frozenset[Hashable]:
         """What the claims of a nominated pod hold on a row."""
@@ -336,12 +336,12 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         if plan.is_done:
             notes.plan = plan
             return SUCCESS
-        pods = [each for each in cycle.nominated.get(row, ()) if cluster.node_of(each.uid) is None]
+        pods = [pod for pod in cycle.nominated.get(row, ()) if cluster.node_of(pod.uid) is None]
         if pods and (expected := self._expected(notes.fit, pods, row)):
             chosen = judge_beside(notes.fit, notes.demand, expected, row).chosen
             made = [each._replace(capacity=chosen.get(each.claim.key, each.capacity)) for each in plan.provisions]
             plan = plan._replace(provisions=tuple(made))
-        if self._scores is not None and (plan.static or any(each.capacity for each in plan.provisions)):
+        if self._scores is not None and (plan.static or any(provision.capacity for provision in plan.provisions)):
             self._scored["static" if plan.static else "dynamic"] += 1
         if notes.fit.may_differ(notes.provisioning):
             wanted = notes.provisioning if notes.is_plain else notes.fit.made_at(notes.demand, row)[0]
@@ -358,7 +358,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         storage, pod = cycle.cluster.storage, cycle.pod
         if holds is None:
             return bind_volumes.assume(storage, pod, plan, node_name)
-        with holds.assuming([each.claim.key for each in plan.provisions if each.capacity is not None]):
+        with holds.assuming([provision.claim.key for provision in plan.provisions if provision.capacity is not None]):
             assumed = bind_volumes.assume(storage, pod, plan, node_name)
             holds.keep_back(pod, plan, self._reservation_timeout_s)
         return assumed
@@ -381,9 +381,9 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         assumed, plan = notes.assumed, notes.plan
         if assumed is None or plan is None:
             return SUCCESS
-        told = cycle.cluster.index(ToldRebuilds)
+        told_rebuilds = cycle.cluster.index(ToldRebuilds)
         sent = [each.claim for each in plan.provisions if each.is_rebuild and each.claim.selected_node != node_name]
-        is_counted = [told.has(claim) for claim in sent]
+        is_counted = [told_rebuilds.has(claim) for claim in sent]
         sending = Sending(notes.fit, plan, assumed)
         await bind_volumes.write(api, cycle.cluster.storage, assumed, sending.due())
         for claim in sent:
@@ -399,11 +399,11 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
     def events_to_record(self, cycle: Cycle) -> Iterable[EventToRecord]:
         """Claims that were reclassified although their pod fits nowhere, each once per node that is out of use."""
         notes: Notes | None = cycle.state.get(self.name)
-        for each in notes.demand.rebuilds if notes is not None else ():
-            claim, told = each.claim, cycle.cluster.index(ToldRebuilds)
-            if told.has(claim) or not is_node_out_of_use(cycle.cluster, claim.selected_node):
+        for rebuild in notes.demand.rebuilds if notes is not None else ():
+            claim, told_rebuilds = rebuild.claim, cycle.cluster.index(ToldRebuilds)
+            if told_rebuilds.has(claim) or not is_node_out_of_use(cycle.cluster, claim.selected_node):
                 continue
-            told.add(claim)
+            told_rebuilds.add(claim)
             self.reschedulings_total += 1
             why = why_rebuilt(cycle.cluster, claim)
             note = f"Volume of claim {claim.key} is to be rebuilt on another node: {why}; no node fits its pod now"

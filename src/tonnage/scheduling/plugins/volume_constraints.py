@@ -150,9 +150,9 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
         ]
         if disks_of(cycle.pod.pod):
             taken = [
-                f"disk {disk} is in use by {each.key}"
-                for each in cluster.residents[row].values()
-                for disk in self._shared_with(cycle, each)
+                f"disk {disk} is in use by {pod.key}"
+                for pod in cluster.residents[row].values()
+                for disk in self._shared_with(cycle, pod)
             ] or taken
         return in_use("; ".join(taken)) if taken else None
 
@@ -258,10 +258,10 @@ def _volume_of(key: str, name: str, storage: Storage) -> PersistentVolume | Stat
     class_name = claim.class_name
     if not class_name:
         return unresolvable("PersistentVolumeClaim had no pv name and storageClass name")
-    found = storage.classes.get(class_name)
-    if found is None:
+    storage_class = storage.classes.get(class_name)
+    if storage_class is None:
         return unresolvable(f'storageclass.storage.k8s.io "{class_name}" not found')
-    return None if found.waits_for_consumer else unresolvable("PersistentVolume had no name")
+    return None if storage_class.waits_for_consumer else unresolvable("PersistentVolume had no name")
 
 
 def _places_of(volume: PersistentVolume) -> list[Place]:

@@ -221,7 +221,7 @@ def _terms(pod: PodInfo) -> int:
 
 def _questions(cycle: Cycle, row: int) -> int:
     """How many questions a row takes: one without all pods of lower priority, and one for each that comes back."""
-    lesser = sum(each.priority < cycle.pod.priority for each in cycle.cluster.residents[row].values())
+    lesser = sum(pod.priority < cycle.pod.priority for pod in cycle.cluster.residents[row].values())
     return lesser + 1 if lesser else 0
 
 

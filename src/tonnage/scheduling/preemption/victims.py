@@ -272,7 +272,7 @@ class CandidatesBySums:
             rooms, amounts = [*rooms, np.zeros(len(rows), dtype=np.int64)], [*amounts, ports]
         self.rows, self._pods = rows[fits], pods[:, fits]
         self._victims, self._dear = self._brought_back(
-            [room[fits] for room in rooms], [each[:, fits] for each in amounts], is_lesser[:, fits]
+            [room[fits] for room in rooms], [amount[:, fits] for amount in amounts], is_lesser[:, fits]
         )
         self._count_costs()
 
@@ -328,7 +328,7 @@ class CandidatesBySums:
                 room, held = room.astype(object), self._exactly_held(resource, rows)
             room = room - held - amount
             for place, nominated in visited:
-                room[place] -= sum(1 if resource == PODS else each.requests.get(resource, 0) for each in nominated)
+                room[place] -= sum(1 if resource == PODS else pod.requests.get(resource, 0) for pod in nominated)
             taken = self._ranked.amounts(resource)[pods] * is_lesser
             if cluster.counts_large:
                 taken = taken.astype(object)
@@ -340,7 +340,7 @@ class CandidatesBySums:
         """The requests of the pods of each row, as plain integers."""
         residents = [self._cluster.residents[row].values() for row in rows.tolist()]
         if resource == PODS:
-            return np.array([len(each) for each in residents], dtype=object)
+            return np.array([len(resident) for resident in residents], dtype=object)
         return np.array([sum(pod.requests.get(resource, 0) for pod in each) for each in residents], dtype=object)
 
     def _brought_back(self, rooms: list[Ints], amounts: list[Ints], is_lesser: Mask) -> tuple[Mask, Mask]:

@@ -136,9 +136,9 @@ def refused_attachment(pod: Pod, storage: Storage) -> str:
         if volume is None or volume.spec.csi is None:
             continue
         source = volume.spec.csi
-        found = storage.attachments.get(attachment_name(source.volume_handle, source.driver, pod.spec.node_name))
-        if found is not None and not found.status.attached and found.status.attach_error is not None:
-            return f"volume {volume.name} could not be attached: {found.status.attach_error.message}"
+        attachment = storage.attachments.get(attachment_name(source.volume_handle, source.driver, pod.spec.node_name))
+        if attachment is not None and not attachment.status.attached and attachment.status.attach_error is not None:
+            return f"volume {volume.name} could not be attached: {attachment.status.attach_error.message}"
     return ""
 
 
@@ -310,22 +310,22 @@ class Nominator:
     def release(self, node_name: str, *, below: int) -> tuple[PodInfo, ...]:
         """Remove nominations of priority lower than `below` from a node. Returns their pods. These pods, and pods that
         left room for them, are tried again. A gated pod is not tried: it stays nominated."""
-        lesser = tuple(each for each in self.pods_on(node_name) if each.priority < below)
-        tried = [each for each in lesser if (waiting := self._pool.get(each.uid)) is None or not waiting.is_gated]
-        for each in tried:
-            self.remove(each.pod)
-        self._activate(each.pod for each in tried)
-        for each in tried:
-            self.room_was_given_up(each.pod, node_name, but_not_for=each.uid)
+        lesser = tuple(pod for pod in self.pods_on(node_name) if pod.priority < below)
+        tried = [pod for pod in lesser if (waiting := self._pool.get(pod.uid)) is None or not waiting.is_gated]
+        for pod in tried:
+            self.remove(pod.pod)
+        self._activate(pod.pod for pod in tried)
+        for pod in tried:
+            self.room_was_given_up(pod.pod, node_name, but_not_for=pod.uid)
         return lesser
 
     def node_changed(self, node_name: str, *, is_new: bool) -> None:
         """A node came or changed. Pods nominated to a new node are tried at once; gated ones are judged."""
         expected = self.pods_on(node_name)
-        for each in expected:
-            self._judge_gated(self._pool.get(each.uid))
+        for pod in expected:
+            self._judge_gated(self._pool.get(pod.uid))
         if is_new:
-            self._activate(each.pod for each in expected)
+            self._activate(pod.pod for pod in expected)
 
     def room_was_given_up(self, pod: Pod, node_name: str, *, but_not_for: str = "") -> None:
         """Pods of its priority or lower treat a nominated pod as running; announce it as deleted now."""

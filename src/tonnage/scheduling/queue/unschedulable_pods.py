@@ -307,15 +307,15 @@ class UnschedulablePool:
         entry = self._pods.get(uid)
         if entry is None:
             return
-        _, found, claims = entry
-        found.remove(uid)
-        if not len(found):
-            del self._classes[found.key]
-            for plugin in found.rejectors:
-                refused = self._by_refuser[found.profile, plugin]
-                refused.remove(found.key)
+        _, equivalence_class, claims = entry
+        equivalence_class.remove(uid)
+        if not len(equivalence_class):
+            del self._classes[equivalence_class.key]
+            for plugin in equivalence_class.rejectors:
+                refused = self._by_refuser[equivalence_class.profile, plugin]
+                refused.remove(equivalence_class.key)
                 if not len(refused):
-                    del self._by_refuser[found.profile, plugin]
+                    del self._by_refuser[equivalence_class.profile, plugin]
         for claim in claims:
             self._by_claim.take(claim, uid)
         self._gated.discard(uid)

@@ -97,8 +97,8 @@ class Waking:
         for profile, table in self._tables.items():
             helped: list[tuple[EquivalenceClass, frozenset[str]]] = []
             has_reach: dict[str, bool] = {}
-            for found in self._classes(profile, table, event, old, new):
-                asked = _first(found, named, pre_check)
+            for equivalence_class in self._classes(profile, table, event, old, new):
+                asked = _first(equivalence_class, named, pre_check)
                 if asked is None:
                     continue
                 how, plugins = table.answer(asked, table.caring(event, for_any=True), event, old, new)
@@ -106,11 +106,11 @@ class Waking:
                     continue
                 for plugin in plugins - has_reach.keys():
                     has_reach[plugin] = self._rules.reach(profile, plugin, event, _changed(old, new)) is not None
-                takes_turns = len(found) > 1 or all(has_reach[each] for each in plugins)
+                takes_turns = len(equivalence_class) > 1 or all(has_reach[each] for each in plugins)
                 if how is Requeue.AT_ONCE or not takes_turns or self._pool.is_nominated(asked.pod):
                     at_once.append((asked, how))
                 else:
-                    helped.append((found, plugins))
+                    helped.append((equivalence_class, plugins))
             if helped:
                 self._begin(_round_key(profile, old, new), event, _changed(old, new), helped)
         self.move(at_once, event)
@@ -142,8 +142,8 @@ class Waking:
             if not len(refused):
                 continue
             offer = self._rules.offer(profile, plugin, event, old, new)
-            for each in refused.everyone() if offer is None else refused.helped_by(offer):
-                found[each.key] = each
+            for equivalence_class in refused.everyone() if offer is None else refused.helped_by(offer):
+                found[equivalence_class.key] = equivalence_class
         return list(found.values())
 
     def move(self, helped: Iterable[tuple[QueuedPod, Requeue]], event: ClusterEvent) -> None:
@@ -232,12 +232,12 @@ class Waking:
             if each.out is None:
                 continue
             key = each.out[1]
-            found = self._pool.class_at(key)
-            if theirs is None or found is None:
+            equivalence_class = self._pool.class_at(key)
+            if theirs is None or equivalence_class is None:
                 continue
             if theirs != key:
-                self._refuse_alike(found, queued, theirs)
-            if theirs == key or not len(found):
+                self._refuse_alike(equivalence_class, queued, theirs)
+            if theirs == key or not len(equivalence_class):
                 each.waiting.pop(key, None)
         self.tried(queued.uid)
 

@@ -99,10 +99,10 @@ def encoded(line: RecordedLine | Header) -> bytes:
 
 def read_line(text: bytes) -> RecordedLine:
     """Raises msgspec.MsgspecError for an invalid line."""
-    found = _LINES.decode(text)
-    if found.op not in OPERATIONS:
-        raise msgspec.ValidationError(f'op "{found.op}" is not known')
-    return found
+    recorded_line = _LINES.decode(text)
+    if recorded_line.op not in OPERATIONS:
+        raise msgspec.ValidationError(f'op "{recorded_line.op}" is not known')
+    return recorded_line
 
 
 def read_header(text: bytes) -> Header:
@@ -246,10 +246,10 @@ class RecordingEngine(Engine):
 
     def pop(self) -> QueuedPod | None:
         with self._recorded("pop") as told:
-            found = super().pop()
-            if found is not None:
-                told["uid"], told["key"] = found.uid, found.info.key
-        return found
+            queued_pod = super().pop()
+            if queued_pod is not None:
+                told["uid"], told["key"] = queued_pod.uid, queued_pod.info.key
+        return queued_pod
 
     def attempt(self, queued: QueuedPod, *, explains: bool = False) -> Attempt:
         began_at = self._latch.real.monotonic()
@@ -261,9 +261,9 @@ class RecordingEngine(Engine):
 
     def post_filter(self, attempt: Attempt) -> PostFilterOutcome | None:
         with self._recorded("postFilter", uid=attempt.pod.uid, key=attempt.pod.key) as told:
-            found = super().post_filter(attempt)
-            told["node"] = found.result.nominated_node if found is not None else ""
-        return found
+            post_filter_outcome = super().post_filter(attempt)
+            told["node"] = post_filter_outcome.result.nominated_node if post_filter_outcome is not None else ""
+        return post_filter_outcome
 
     # -- after a decision ---------------------------------------------------------------------------------------------
 

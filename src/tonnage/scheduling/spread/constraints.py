@@ -83,8 +83,8 @@ class SpreadRules:
     def __init__(self, args: PodTopologySpreadArgs | None) -> None:
         self._is_system = args is None or args.defaulting_type != "List"
         defaults = SYSTEM_DEFAULTS if args is None or self._is_system else args.default_constraints
-        self._defaults = tuple(_read(each, "", None) for each in defaults)
-        self.default_hard = tuple(each for each in self._defaults if each.is_hard)
+        self._defaults = tuple(_read(constraint, "", None) for constraint in defaults)
+        self.default_hard = tuple(default for default in self._defaults if default.is_hard)
         self._own: WeakKeyDictionary[PodInfo, Constraints] = WeakKeyDictionary()
         # Finding what selects a pod asks every Service of its namespace: answers hold until a workload changes.
         self._defaulted: dict[Hashable, Constraints] = {}
@@ -92,12 +92,12 @@ class SpreadRules:
 
     def own(self, info: PodInfo) -> Constraints:
         """The pod's own constraints, cached: every event may ask for them. Raises InvalidSelector."""
-        found = self._own.get(info)
-        if found is None:
+        constraints = self._own.get(info)
+        if constraints is None:
             asked = info.pod.spec.topology_spread_constraints
             read = (_read(each, info.namespace, _with_label_keys(each, info.labels)) for each in asked)
-            found = self._own[info] = _sorted_out(read, are_system=False)
-        return found
+            constraints = self._own[info] = _sorted_out(read, are_system=False)
+        return constraints
 
     def constraints(self, info: PodInfo, workloads: Workloads) -> Constraints:
         """The constraints that apply to the pod. Raises InvalidSelector."""
@@ -120,7 +120,7 @@ class SpreadRules:
         if selector is None:
             return NO_CONSTRAINTS
         matcher = PodMatcher(frozenset((namespace,)), requirements_of(selector))
-        filled_in = (replace(each, matcher=matcher) for each in self._defaults)
+        filled_in = (replace(default, matcher=matcher) for default in self._defaults)
         return _sorted_out(filled_in, are_system=self._is_system)
 
 
@@ -205,10 +205,10 @@ class Topology:
 
     @classmethod
     def of(cls, cluster: Cluster, key: str) -> Topology:
-        found = cluster.labels.get(key)
-        if found is None:
+        label_column = cluster.labels.get(key)
+        if label_column is None:
             return cls(np.zeros(cluster.size, dtype=np.int32), 1, 0)
-        return cls(found.ids[: cluster.size], len(found.texts), found.id_of(""))
+        return cls(label_column.ids[: cluster.size], len(label_column.texts), label_column.id_of(""))
 
 
 def lacking(labelled: Mask | None, rows: Rows) -> Mask | None:

@@ -286,10 +286,10 @@ def terms_asked(info: PodInfo) -> Terms:
     """The terms of a waiting pod, cached: every event in the cluster may ask for them."""
     if not terms_in(info.pod):
         return NO_TERMS
-    found = _read.get(info)
-    if found is None:
-        found = _read[info] = terms_of(info.pod)
-    return found
+    terms = _read.get(info)
+    if terms is None:
+        terms = _read[info] = terms_of(info.pod)
+    return terms
 
 
 def terms_of(pod: Pod) -> Terms:
@@ -310,8 +310,8 @@ def terms_of(pod: Pod) -> Terms:
         near=read("requiredAffinityTerms", ((term, 0) for term in near.required)),
         apart=read("requiredAntiAffinityTerms", ((term, 0) for term in apart.required)),
         preferred=(
-            *read("preferredAffinityTerms", ((each.pod_affinity_term, each.weight) for each in near.preferred)),
-            *read("preferredAntiAffinityTerms", ((each.pod_affinity_term, -each.weight) for each in apart.preferred)),
+            *read("preferredAffinityTerms", ((term.pod_affinity_term, term.weight) for term in near.preferred)),
+            *read("preferredAntiAffinityTerms", ((term.pod_affinity_term, -term.weight) for term in apart.preferred)),
         ),
         errors=tuple(errors),
     )

@@ -82,7 +82,7 @@ def assume(storage: Storage, pod: PodInfo, plan: VolumePlan, node_name: str) -> 
                 storage.volumes.assume(volume)
                 assumed.held_volumes[volume.key] = volume
             assumed.bindings.append(StaticBinding(binding.claim, volume))
-        for key, claim in {each.claim.key: each.claim for each in plan.provisions}.items():
+        for key, claim in {provision.claim.key: provision.claim for provision in plan.provisions}.items():
             sent = asking_for(claim, node_name)
             if sent is not claim:
                 storage.claims.assume(sent)
@@ -160,7 +160,7 @@ async def write(api: Api, storage: Storage, assumed: Assumed, keys: Collection[K
     """Write the assumed volumes, then the assumed claims (with `keys`, only these); unchanged objects are skipped.
     Raises the API's errors. On an error or a cancellation, unwritten objects are restored."""
     try:
-        for number, (claim, volume) in enumerate([(each.claim, each.volume) for each in assumed.bindings]):
+        for number, (claim, volume) in enumerate([(binding.claim, binding.volume) for binding in assumed.bindings]):
             known = storage.volumes.api(volume.key)
             if known is None or with_claim_ref(known, claim) is not known:
                 known = await api.patch(volume, _volume_patch(volume))
@@ -287,11 +287,11 @@ class Sending:
         self._cluster: Cluster = fit.cluster
         self._sequences: Sequence[ClaimSequence] = plan.sequences
         self._assumed = assumed
-        assumed.unsent = {key for each in plan.sequences for key in each.unsent}
-        self._capacity_of = {each.claim.key: each.capacity for each in plan.provisions}
+        assumed.unsent = {key for sequence in plan.sequences for key in sequence.unsent}
+        self._capacity_of = {provision.claim.key: provision.capacity for provision in plan.provisions}
         self._version_at: dict[Key, str] = {}
         """By claim, the resourceVersion of its capacity object when the claim was sent."""
-        self._due = [each.key for each in assumed.claims if each.key not in assumed.unsent]
+        self._due = [claim.key for claim in assumed.claims if claim.key not in assumed.unsent]
         self.failure: Status | None = None
         """The error; after one, nothing more is sent."""
         self._take_next()
@@ -308,26 +308,26 @@ class Sending:
 
     def look(self, api: Api) -> Status | None:
         """SUCCESS if all volumes exist or there are claims to write (`due`), ERROR, or None: not yet."""
-        found = check(self._cluster, self._assumed, api)
-        if found is None and self._assumed.unsent:
+        status = check(self._cluster, self._assumed, api)
+        if status is None and self._assumed.unsent:
             assume_again(self._cluster.storage, self._assumed)
             self._take_next()
-            found = self.failure or (SUCCESS if self._due else None)
-        if found is not None and not found.is_success:
-            self.failure = found
-        return found
+            status = self.failure or (SUCCESS if self._due else None)
+        if status is not None and not status.is_success:
+            self.failure = status
+        return status
 
     def _take_next(self) -> None:
-        for each in self._sequences:
-            if not all(is_made(self._cluster, self._assumed, key) for key in each.under_way):
+        for sequence in self._sequences:
+            if not all(is_made(self._cluster, self._assumed, key) for key in sequence.under_way):
                 continue
             try:
-                keys = next_claims(self._fit, each, self._is_shown)
+                keys = next_claims(self._fit, sequence, self._is_shown)
             except NoLongerFits:
-                self.failure = self._gone_by(each)
+                self.failure = self._gone_by(sequence)
                 return
             if keys:
-                each.send(keys)
+                sequence.send(keys)
                 self._due += keys
 
     def _gone_by(self, sequence: ClaimSequence) -> Status:

@@ -115,7 +115,7 @@ def _are_being_made(fit: VolumeFit, capacity: CSIStorageCapacity, own: Collectio
     """True if volumes of other claims are about to be created there. Rebuilds do not count: they may take hours."""
     if fit.holds is None or fit.holds.keeps_whole_objects:
         return False
-    holds = (hold for each in members_of(capacity) for hold in fit.holds.holds_on(identity(each)))
+    holds = (hold for member in members_of(capacity) for hold in fit.holds.holds_on(identity(member)))
     return any(not hold.is_rebuild and not set(hold.claims) <= set(own) for hold in holds)
 
 

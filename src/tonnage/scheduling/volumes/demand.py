@@ -82,8 +82,8 @@ def _problem(claim: PersistentVolumeClaim, pod: Pod, is_ephemeral: bool) -> str:
 
 def is_delayed(claim: PersistentVolumeClaim, storage: Storage) -> bool:
     """True if the claim's volume is chosen when its pod is placed. False without a class, or with an unknown one."""
-    found = storage.classes.get(claim.class_name)
-    return found is not None and found.waits_for_consumer
+    storage_class = storage.classes.get(claim.class_name)
+    return storage_class is not None and storage_class.waits_for_consumer
 
 
 _NOTHING = Quantity.from_int(0)
@@ -149,7 +149,7 @@ def counted_bytes(claim: PersistentVolumeClaim, storage: Storage, *, is_rebuild:
     if of_class is None or not of_class.checks_capacity(storage.drivers.get(of_class.provisioner)):
         return None
     is_published = of_class.waits_for_consumer or any(
-        each.storage_class_name == of_class.name for each in storage.capacities.values()
+        capacity.storage_class_name == of_class.name for capacity in storage.capacities.values()
     )
     return size if is_published or not is_rebuild else None
 
@@ -222,9 +222,9 @@ class VolumePlan(NamedTuple):
     def claims_by_object(self) -> list[tuple[CSIStorageCapacity, list[PersistentVolumeClaim]]]:
         """The capacity objects that volumes will be created from, with their claims."""
         found: dict[Key, tuple[CSIStorageCapacity, list[PersistentVolumeClaim]]] = {}
-        for each in self.provisions:
-            if each.capacity is not None:
-                found.setdefault(each.capacity.key, (each.capacity, []))[1].append(each.claim)
+        for provision in self.provisions:
+            if provision.capacity is not None:
+                found.setdefault(provision.capacity.key, (provision.capacity, []))[1].append(provision.claim)
         return list(found.values())
 
 

@@ -84,10 +84,10 @@ def _keys(asked: Any) -> Iterator[str]:
     if asked is None:
         return
     if isinstance(asked, tuple):
-        yield from (each.key for term in asked for each in term.match_label_expressions)
+        yield from (label_expression.key for term in asked for label_expression in term.match_label_expressions)
     elif isinstance(asked, LabelSelector):
         yield from asked.match_labels
-        yield from (each.key for each in asked.match_expressions)
+        yield from (requirement.key for requirement in asked.match_expressions)
     else:
         yield from (each.key for term in asked.node_selector_terms for each in term.match_expressions)
 
@@ -158,7 +158,7 @@ def after_driver_change(pod: PodInfo, event: ClusterEvent, old: CSIDriver, new: 
     """Capacity is no longer checked. Like upstream, wakes only pods with inline volumes of the driver."""
     if new.spec.storage_capacity or not old.spec.storage_capacity:
         return SKIP
-    names = [each.csi.driver for each in pod.pod.spec.volumes if each.csi is not None]
+    names = [volume.csi.driver for volume in pod.pod.spec.volumes if volume.csi is not None]
     return QUEUE if new.name in names else SKIP
 
 
@@ -329,4 +329,4 @@ def _most(capacity: CSIStorageCapacity) -> int:
     if listed_pools(capacity):
         return _ANY_SIZE
     said = (capacity.capacity, capacity.maximum_volume_size)
-    return max((each.value() for each in said if each is not None), default=0)
+    return max((quantity.value() for quantity in said if quantity is not None), default=0)

@@ -41,7 +41,7 @@ class Beside(NamedTuple):
 def expected_demand(fit: VolumeFit, pod: PodInfo, row: int) -> Demand | None:
     """What a nominated pod needs on a row; None if it can never run there, or a claim cannot be judged."""
     claims, classes = sorted_claims(pod, fit.cluster.storage), fit.cluster.storage.classes
-    if isinstance(claims, Status) or any(_is_of_no_class(each, classes) for each in claims.immediate):
+    if isinstance(claims, Status) or any(_is_of_no_class(claim, classes) for claim in claims.immediate):
         return None
     demand = demand_of(fit.cluster, claims, is_joint=True)
     refusal = int(fit.refusals(demand, slice(row, row + 1))[0])
@@ -85,7 +85,7 @@ def _together(fit: VolumeFit, demand: Demand, expected: Sequence[Demand]) -> tup
     def room(claim: PersistentVolumeClaim) -> Hashable:
         return groups.of(claim.class_name) or claim.class_name
 
-    own = (*demand.pinned, *demand.loose, *(each.claim for each in demand.rebuilds))
+    own = (*demand.pinned, *demand.loose, *(rebuild.claim for rebuild in demand.rebuilds))
     owner_of, wanted = dict.fromkeys((each.key for each in own), _NEWCOMER), {room(each) for each in own}
     pinned, loose, rebuilds = list(demand.pinned), list(demand.loose), list(demand.rebuilds)
     for number, theirs in enumerate(expected, start=_NEWCOMER + 1):
@@ -95,7 +95,7 @@ def _together(fit: VolumeFit, demand: Demand, expected: Sequence[Demand]) -> tup
 
         pinned += [each for each in theirs.pinned if not is_promised and is_news(each)]
         loose += [each for each in theirs.loose if is_news(each)]
-        rebuilds += [each for each in theirs.rebuilds if is_news(each.claim)]
+        rebuilds += [rebuild for rebuild in theirs.rebuilds if is_news(rebuild.claim)]
     return demand._replace(pinned=tuple(pinned), loose=tuple(loose), rebuilds=tuple(rebuilds)), owner_of
 
 
@@ -115,7 +115,7 @@ def _first_choice(fit: VolumeFit, class_name: str, parts: Mapping[int, _Part], n
         return bool(objects.reading(fit.policy).says_one(Question.FITS, sizes, number, own))
 
     def rank(owner: int) -> tuple[bool, int]:
-        sizes = (counted_bytes(each, fit.cluster.storage, is_rebuild=each.is_bound) for each in parts[owner])
+        sizes = (counted_bytes(claim, fit.cluster.storage, is_rebuild=claim.is_bound) for claim in parts[owner])
         return owner != _NEWCOMER, -sum(size or 0 for size in sizes)
 
     chosen = _share_out([parts[owner] for owner in sorted(parts, key=rank)], numbers, fits)
@@ -167,11 +167,11 @@ def held_by(fit: VolumeFit, pod: PodInfo, row: int) -> frozenset[Hashable]:
     demand = expected_demand(fit, pod, row)
     if demand is None:
         return frozenset()
-    claims = (*demand.pinned, *demand.loose, *(each.claim for each in demand.rebuilds if each.row != row))
+    claims = (*demand.pinned, *demand.loose, *(rebuild.claim for rebuild in demand.rebuilds if rebuild.row != row))
     storage, node_name = fit.cluster.storage, fit.cluster.name(row)
-    found: set[Hashable] = {(each.key, counted_bytes(each, storage, is_rebuild=each.is_bound)) for each in claims}
-    for name in {name for each in claims for name in fit.index.groups.classes_with(each.class_name)}:
+    found: set[Hashable] = {(claim.key, counted_bytes(claim, storage, is_rebuild=claim.is_bound)) for claim in claims}
+    for name in {name for claim in claims for name in fit.index.groups.classes_with(claim.class_name)}:
         objects = fit.index.objects_at(name, node_name)
-        versions = [each.figures_version for each in objects] if len(objects) > 1 else []
+        versions = [capacity.figures_version for capacity in objects] if len(objects) > 1 else []
         found.add((name, *map(identity, objects), *versions))
     return frozenset(found)

@@ -46,11 +46,11 @@ class SharedRooms:
         if not connected:
             return room_of_members(joined, self._room)
         least = self._ids.least_of(connected)
-        rooms = [self._room(each, descending(least[pool] for pool in pool_ids_of(each))) for each in members]
+        rooms = [self._room(member, descending(least[pool] for pool in pool_ids_of(member))) for member in members]
         if not all(room.is_known for room in rooms):
             return NO_ROOM
         slots = min(room.slots for room in rooms)
-        if len({frozenset(pool_ids_of(each)) for each in members}) == 1:
+        if len({frozenset(pool_ids_of(capacity)) for capacity in members}) == 1:
             return rooms[0]._replace(
                 claim_limit=min(room.claim_limit for room in rooms),
                 keeps=max(room.keeps for room in rooms),
@@ -58,7 +58,7 @@ class SharedRooms:
                 slots=slots,
             )
         kept = max(room.keeps for room in rooms)
-        pools = {pool for each in members for pool in pool_ids_of(each)}
+        pools = {pool for capacity in members for pool in pool_ids_of(capacity)}
         return Room(descending(least[pool] - kept for pool in pools), keeps=kept, slots=slots)
 
     def held(self, joined: CSIStorageCapacity, own: Collection[Key]) -> Held:
@@ -66,7 +66,7 @@ class SharedRooms:
         if self._holds is None:
             return ()
         members, connected = self._connected(joined)
-        alike = [each for each in connected if self._is_alike(each, members)]
+        alike = [capacity for capacity in connected if self._is_alike(capacity, members)]
         return self._holds.held(alike or members, own)
 
     def view(self, joined: CSIStorageCapacity, own: Collection[Key]) -> SharedView | None:
@@ -74,20 +74,22 @@ class SharedRooms:
         members, connected = self._connected(joined)
         if not connected:
             return None
-        others = [each for each in connected if not self._is_alike(each, members)]
+        others = [capacity for capacity in connected if not self._is_alike(capacity, members)]
         promised = self._holds.promised_by_class(connected, own) if self._holds is not None else []
-        taken = {pool for each in others if self._is_reserved(each, own) for pool in pool_ids_of(each)}
-        mine = {each.storage_class_name for each in connected} - {each.storage_class_name for each in others}
-        is_uniform = all(self._is_alike(each, members[:1]) for each in members)
+        taken = {pool for capacity in others if self._is_reserved(capacity, own) for pool in pool_ids_of(capacity)}
+        mine = {capacity.storage_class_name for capacity in connected} - {
+            capacity.storage_class_name for capacity in others
+        }
+        is_uniform = all(self._is_alike(capacity, members[:1]) for capacity in members)
         if is_uniform and not taken and all(name in mine for _, name in promised):
             return None
         least = self._ids.least_of(connected)
-        rooms = {each.storage_class_name: self._room(each) for each in connected}
+        rooms = {capacity.storage_class_name: self._room(capacity) for capacity in connected}
         kept = max(room.keeps for room in rooms.values())
         order = sorted(least, key=lambda pool: (-least[pool], pool))
         reached: dict[str, set[str]] = {}
-        for each in connected:
-            reached.setdefault(each.storage_class_name, set()).update(set(pool_ids_of(each)) - taken)
+        for capacity in connected:
+            reached.setdefault(capacity.storage_class_name, set()).update(set(pool_ids_of(capacity)) - taken)
         reaches = tuple(
             PoolReach(
                 tuple(place for place, pool in enumerate(order) if pool in pools),
@@ -115,17 +117,17 @@ class SharedRooms:
         members = members_of(joined)
         if not self._ids.links:
             return members, ()
-        found = {each.key: each for each in self._ids.connected(members[0])}
-        if len(found) < 2 or any(each.key not in found for each in members):
+        found = {capacity.key: capacity for capacity in self._ids.connected(members[0])}
+        if len(found) < 2 or any(capacity.key not in found for capacity in members):
             return members, ()
-        return [found[each.key] for each in members], list(found.values())
+        return [found[capacity.key] for capacity in members], list(found.values())
 
     def _is_alike(self, one: CSIStorageCapacity, members: Sequence[CSIStorageCapacity]) -> bool:
         """True if the object has exactly the pools of all members, and its driver chooses among them as for these."""
         pools, policy = set(pool_ids_of(one)), self._index.policy_of([one.storage_class_name])
         return all(
-            pools == set(pool_ids_of(each)) and policy is self._index.policy_of([each.storage_class_name])
-            for each in members
+            pools == set(pool_ids_of(capacity)) and policy is self._index.policy_of([capacity.storage_class_name])
+            for capacity in members
         )
 
     def _is_reserved(self, capacity: CSIStorageCapacity, own: Collection[Key]) -> bool:

@@ -247,7 +247,7 @@ class StaticVolumes:
 
     def _kept_for(self, claim: PersistentVolumeClaim) -> list[PersistentVolume]:
         """The suitable volumes that name this claim, smallest first; nearly always none."""
-        return sorted((each for each in self._kept[claim.key] if _is_kept_for(each, claim)), key=size_key)
+        return sorted((volume for volume in self._kept[claim.key] if _is_kept_for(volume, claim)), key=size_key)
 
     def _changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
         if old is not None:

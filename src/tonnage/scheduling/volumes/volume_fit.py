@@ -102,7 +102,7 @@ def capacity_policy(
     rooms = SharedRooms(cluster, lambda each, pools: room_of(each, args.legacy_pools, pools), holds)
     return CapacityPolicy(
         rooms.room,
-        lambda joined: min(scored_capacity(each, with_pools=True) for each in members_of(joined)),
+        lambda joined: min(scored_capacity(capacity, with_pools=True) for capacity in members_of(joined)),
         nothing_held if holds is None else rooms.held,
         Grade.GUARANTEED if args.pool_fit is PoolFit.GUARANTEED else Grade.POSSIBLE,
         rooms.view,
@@ -178,7 +178,7 @@ class VolumeFit:
 
     def all_provisioned(self, demand: Demand) -> ProvisioningDemand:
         """What must be created if no free volume is taken and every possible rebuild happens."""
-        return self._all_of(demand, demand.loose, [each.claim for each in demand.rebuilds])
+        return self._all_of(demand, demand.loose, [rebuild.claim for rebuild in demand.rebuilds])
 
     def has_free_volumes(self, demand: Demand) -> bool:
         return bool(demand.loose) and self.static.may_match(demand.loose)
@@ -273,7 +273,7 @@ class VolumeFit:
         """What must be created on which of these rows, after existing free volumes are taken."""
         match = self.static.match(demand.loose, rows) if self.has_free_volumes(demand) else None
         for rebuilds, places in _by_home(demand, rows):
-            rebuilt = [each.claim for each in rebuilds]
+            rebuilt = [rebuild.claim for rebuild in rebuilds]
             if match is None:
                 yield self._all_of(demand, demand.loose, rebuilt), places, None
                 continue
@@ -344,13 +344,13 @@ def _by_home(demand: Demand, rows: Rows) -> Iterator[tuple[Sequence[Rebuild], np
         yield (), np.arange(row_count(rows))
         return
     numbers = row_numbers(rows)
-    is_home = np.isin(numbers, [each.row for each in demand.rebuilds])
+    is_home = np.isin(numbers, [rebuild.row for rebuild in demand.rebuilds])
     if not is_home.all():
         yield demand.rebuilds, np.flatnonzero(~is_home)
-    for home in {each.row for each in demand.rebuilds}:
+    for home in {rebuild.row for rebuild in demand.rebuilds}:
         places = np.flatnonzero(numbers == home)
         if places.size:
-            yield [each for each in demand.rebuilds if each.row != home], places
+            yield [rebuild for rebuild in demand.rebuilds if rebuild.row != home], places
 
 
 def _found_on(match: Match, places: npt.NDArray[np.intp]) -> npt.NDArray[Any]:

@@ -175,7 +175,7 @@ def _translated(volume: PersistentVolume, key: str) -> NodeSelector | None:
     required = affinity_of(volume)
     terms = required.node_selector_terms if required is not None else ()
     zone, region = _labels_used(terms, volume)
-    if any(each.key == zone and each.values for term in terms for each in term.match_expressions):
+    if any(requirement.key == zone and requirement.values for term in terms for requirement in term.match_expressions):
         terms = _renamed(terms, zone, key)
     elif zone in volume.metadata.labels:
         zones = {each.strip() for each in volume.metadata.labels[zone].split("__")} - {""}
@@ -191,7 +191,7 @@ def _translated(volume: PersistentVolume, key: str) -> NodeSelector | None:
 
 def _labels_used(terms: tuple[NodeSelectorTerm, ...], volume: PersistentVolume) -> tuple[str, str]:
     """The zone and region labels that the volume uses, current or old; its affinity decides before its labels."""
-    keys = {each.key for term in terms for each in term.match_expressions}
+    keys = {requirement.key for term in terms for requirement in term.match_expressions}
     for spoken in (keys, volume.metadata.labels.keys()):
         if ZONE in spoken:
             return ZONE, REGION
@@ -226,8 +226,8 @@ class VolumePlaces:
         self._missed: dict[str, set[str]] = {}
         for volume in self._storage.volumes:
             self._volume_changed(None, volume)
-        for each in self._storage.attachments.values():
-            self._attachment_changed(None, each)
+        for attachment in self._storage.attachments.values():
+            self._attachment_changed(None, attachment)
         self._storage.on_change(VolumeAttachment, self._attachment_changed)
         self._storage.on_change(PersistentVolume, self._volume_changed)
 
@@ -335,7 +335,7 @@ def _home_row(cluster: Cluster, claim: PersistentVolumeClaim, volume: Persistent
     """The row where a volume without affinity needs no room; -1 if its node is gone or unknown."""
     selected = claim.selected_node
     attachments = cluster.index(AttachedVolumes).attachments_of(volume.name)
-    if attached := [each.spec.node_name for each in attachments if each.status.attached]:
+    if attached := [attachment.spec.node_name for attachment in attachments if attachment.status.attached]:
         return cluster.row_of.get(selected if selected in attached else min(attached), -1)
     is_missed = not selected or cluster.index(VolumePlaces).is_missed(volume.name, selected)
     if volume.home and (is_missed or not is_on_its_way(claim, volume)):
@@ -351,7 +351,7 @@ def _confined_row(cluster: Cluster, volume: PersistentVolume, selected_node: str
     if len(rows) == 0 or required is None:
         return -1
     terms = required.node_selector_terms
-    named = {value for term in terms for each in term.match_expressions for value in each.values}
+    named = {value for term in terms for requirement in term.match_expressions for value in requirement.values}
     is_gone = selected_node not in cluster.row_of and selected_node in named
     return int(rows[0]) if len(rows) == 1 and not is_gone else None
 
@@ -377,8 +377,8 @@ def _rows_of(cycle: Cycle, claim: PersistentVolumeClaim, volume: PersistentVolum
     """The rows that reach the volume and have a living or nominated pod of the claim."""
     rows = cycle.cluster.index(AttachedVolumes).living_rows(claim.key, without=cycle.pod.uid)
     for row, expected in cycle.nominated.items():
-        earlier = (each for each in expected if not each.is_terminating and _rank(each) < _rank(cycle.pod))
-        if any(claim.key in each.claim_keys for each in earlier):
+        earlier = (pod for pod in expected if not pod.is_terminating and _rank(pod) < _rank(cycle.pod))
+        if any(claim.key in pod.claim_keys for pod in earlier):
             rows.add(row)
     return frozenset(row for row in rows if reachable(cycle.cluster, volume, slice(row, row + 1))[0])
 
@@ -390,9 +390,9 @@ def is_held_on_a_gone_node(
     if not _MANY_NODES.isdisjoint((*claim.spec.access_modes, *volume.spec.access_modes)):
         return False
     return any(
-        each.uid != without and not each.is_terminating and claim.key in each.claim_keys
+        pod.uid != without and not pod.is_terminating and claim.key in pod.claim_keys
         for node in cluster.index(AttachedVolumes).gone_nodes_with(volume.name)
-        for each in cluster.orphans.get(node, {}).values()
+        for pod in cluster.orphans.get(node, {}).values()
     )
 
 

@@ -113,7 +113,7 @@ class VolumeScores:
                 found[places] = self._of_match(match, places)
             elif provisioning.units:
                 found[places] = self.of_provisioning(fit, provisioning, row_numbers(rows)[places])
-        homes = {each.row for each in demand.rebuilds}
+        homes = {rebuild.row for rebuild in demand.rebuilds}
         if len(homes) == 1 and not demand.loose and not demand.pinned:
             (home,) = homes
             if home >= 0 and not is_out_of_use(fit.cluster.nodes[home]):

@@ -88,7 +88,7 @@ class DriverFigures:
 
     @cached_property
     def layout(self) -> CapacityLayout:
-        reached = [self.facts.reach[each.key] for each in self.objects]
+        reached = [self.facts.reach[capacity.key] for capacity in self.objects]
         found = {self._layout_of(len(nodes)) for nodes in reached if nodes}
         if not found:
             return CapacityLayout.NONE
@@ -102,7 +102,7 @@ class DriverFigures:
     @cached_property
     def most_pools(self) -> int:
         """The largest number of pools in one object; 0 without pools."""
-        return max((len(listed_pools(each)) for each in self.objects), default=0)
+        return max((len(listed_pools(capacity)) for capacity in self.objects), default=0)
 
     @cached_property
     def sums(self) -> Sequence[CSIStorageCapacity]:
@@ -113,15 +113,15 @@ class DriverFigures:
     def sums_beyond_one_volume(self) -> Sequence[CSIStorageCapacity]:
         """Objects whose free bytes exceed the largest possible volume: several disks behind one sum."""
         return [
-            each
-            for each in self.sums
-            if each.capacity is not None and each.capacity.value() > (volume_limit(each) or 0)
+            capacity
+            for capacity in self.sums
+            if capacity.capacity is not None and capacity.capacity.value() > (volume_limit(capacity) or 0)
         ]
 
     @cached_property
     def lagging(self) -> Sequence[CSIStorageCapacity]:
         """Objects that were not written after volumes were created from them, though there was time."""
-        return [each for each in self._dated if self.unseen(each)]
+        return [capacity for capacity in self._dated if self.unseen(capacity)]
 
     @cached_property
     def _dated(self) -> Sequence[CSIStorageCapacity]:
@@ -133,7 +133,7 @@ class DriverFigures:
         written_at = capacity.metadata.updated_at
         if written_at is None:
             return ()
-        made = [(each, each.metadata.creation_timestamp) for each in self.volumes[capacity.key]]
+        made = [(volume, volume.metadata.creation_timestamp) for volume in self.volumes[capacity.key]]
         return [each for each, at in made if at is not None and written_at + AHEAD < at < self.facts.now - REFRESH]
 
     @cached_property
@@ -147,7 +147,7 @@ class DriverFigures:
         written_at, born_at = capacity.metadata.updated_at, capacity.metadata.creation_timestamp
         if written_at is None or born_at is None or written_at - born_at < AHEAD:
             return False
-        made = (each.metadata.creation_timestamp for each in self.volumes[capacity.key])
+        made = (volume.metadata.creation_timestamp for volume in self.volumes[capacity.key])
         return any(at is not None and at - AHEAD < written_at < at + REFRESH for at in made)
 
     @cached_property
@@ -165,7 +165,7 @@ class DriverFigures:
             by_sums, why = _provisioning_by_sums(self._pairs(with_younger=with_younger))
             if by_sums is not Provisioning.UNKNOWN:
                 return by_sums, why
-        unseen = sum(len(self.unseen(each)) for each in self.lagging)
+        unseen = sum(len(self.unseen(capacity)) for capacity in self.lagging)
         if self.lagging and not self.stale and unseen >= _ENOUGH:
             return Provisioning.THIN, f"{unseen} volumes were created, and no figure was written for any of them"
         calm_since = self.facts.now - _CALM
@@ -181,12 +181,12 @@ class DriverFigures:
     def _pairs(self, *, with_younger: bool) -> Iterable[Sequence[tuple[int, int]]]:
         """By class: free and used bytes of each node; `with_younger`, also of volumes younger than the figure."""
         by_class: dict[str, list[tuple[int, int]]] = {}
-        for each in self.objects:
-            free = free_bytes(each)
-            if free is not None and len(self.facts.reach[each.key]) == 1:
-                younger = {volume.name for volume in self.unseen(each)} if not with_younger else ()
-                seen = (volume for volume in self.volumes[each.key] if volume.name not in younger)
-                by_class.setdefault(each.storage_class_name, []).append((free, sum(v.size.value() for v in seen)))
+        for capacity in self.objects:
+            free = free_bytes(capacity)
+            if free is not None and len(self.facts.reach[capacity.key]) == 1:
+                younger = {volume.name for volume in self.unseen(capacity)} if not with_younger else ()
+                seen = (volume for volume in self.volumes[capacity.key] if volume.name not in younger)
+                by_class.setdefault(capacity.storage_class_name, []).append((free, sum(v.size.value() for v in seen)))
         return by_class.values()
 
     def document(self) -> dict[str, Any]:
@@ -219,9 +219,9 @@ def _provisioning_by_sums(pairs: Iterable[Sequence[tuple[int, int]]]) -> tuple[P
 def figures_of(facts: Facts) -> Mapping[str, DriverFigures]:
     """What the capacity objects say, for every driver with a CSIDriver or capacity objects."""
     made: dict[str, list[PersistentVolume]] = {}
-    for each in facts.volumes.values():
-        if each.spec.csi is not None and facts.homes.get(each.name):
-            made.setdefault(each.class_name, []).append(each)
+    for volume in facts.volumes.values():
+        if volume.spec.csi is not None and facts.homes.get(volume.name):
+            made.setdefault(volume.class_name, []).append(volume)
     found = {}
     for driver in sorted({*facts.drivers, *facts.capacities_of}):
         objects = facts.capacities_of.get(driver, ())
@@ -233,17 +233,17 @@ def _volumes_by_object(
     facts: Facts, objects: Iterable[CSIStorageCapacity], made: Mapping[str, Sequence[PersistentVolume]]
 ) -> Mapping[str, Sequence[PersistentVolume]]:
     """By object: the volumes of its class of which it reaches every node."""
-    found: dict[str, list[PersistentVolume]] = {each.key: [] for each in objects}
+    found: dict[str, list[PersistentVolume]] = {capacity.key: [] for capacity in objects}
     by_place: dict[tuple[str, str], list[CSIStorageCapacity]] = {}
-    for each in objects:
-        for node in facts.reach[each.key]:
-            by_place.setdefault((each.storage_class_name, node), []).append(each)
-    for class_name in {each.storage_class_name for each in objects}:
+    for capacity in objects:
+        for node in facts.reach[capacity.key]:
+            by_place.setdefault((capacity.storage_class_name, node), []).append(capacity)
+    for class_name in {capacity.storage_class_name for capacity in objects}:
         for volume in made.get(class_name, ()):
             homes = facts.homes[volume.name]
-            for each in by_place.get((class_name, next(iter(homes))), ()):
-                if homes <= facts.reach[each.key]:
-                    found[each.key].append(volume)
+            for capacity in by_place.get((class_name, next(iter(homes))), ()):
+                if homes <= facts.reach[capacity.key]:
+                    found[capacity.key].append(volume)
     return found
 
 
@@ -263,12 +263,12 @@ SOURCES_OF_POOLS: Final = {
 
 
 def capacity_findings(facts: Facts, figures: Mapping[str, DriverFigures]) -> Iterator[Finding]:
-    for each in facts.capacities.values():
-        yield from _of_one(facts, each)
-    for name, told in figures.items():
+    for capacity in facts.capacities.values():
+        yield from _of_one(facts, capacity)
+    for name, driver_figures in figures.items():
         yield from missing_node_findings(facts, name)
-        yield from _following(told)
-        yield from _sums(told)
+        yield from _following(driver_figures)
+        yield from _sums(driver_figures)
 
 
 def _of_one(facts: Facts, capacity: CSIStorageCapacity) -> Iterator[Finding]:
@@ -349,21 +349,21 @@ def missing_node_findings(facts: Facts, driver: str) -> Iterator[Finding]:
     if not facts.knows(CSINode):
         return
     reached: dict[str, set[str]] = {}
-    for each in facts.capacities_of.get(driver, ()):
-        reached.setdefault(each.storage_class_name, set()).update(facts.reach[each.key])
-    for found in facts.classes_of.get(driver, ()):
-        is_checked = found.checks_capacity(facts.drivers.get(driver))
-        if found.name not in reached or not found.waits_for_consumer or not is_checked:
+    for capacity in facts.capacities_of.get(driver, ()):
+        reached.setdefault(capacity.storage_class_name, set()).update(facts.reach[capacity.key])
+    for storage_class in facts.classes_of.get(driver, ()):
+        is_checked = storage_class.checks_capacity(facts.drivers.get(driver))
+        if storage_class.name not in reached or not storage_class.waits_for_consumer or not is_checked:
             continue
         wanted = [
             node
             for node in facts.nodes_of.get(driver, ())
-            if allows_topology(found.allowed_topologies, facts.nodes[node].metadata.labels)
+            if allows_topology(storage_class.allowed_topologies, facts.nodes[node].metadata.labels)
         ]
-        missing = sorted(set(wanted) - reached[found.name])
+        missing = sorted(set(wanted) - reached[storage_class.name])
         if missing:
             yield CATALOGUE["capacity-missing-on-node"].about(
-                found,
+                storage_class,
                 f"{driver} is on {len(wanted)} nodes, and no capacity object of the class reaches {named(missing)}: "
                 "no new volume of it is made there",
                 "check the provisioner there; if these nodes have no storage, exclude them with allowedTopologies",
@@ -372,10 +372,10 @@ def missing_node_findings(facts: Facts, driver: str) -> Iterator[Finding]:
 
 
 def _following(told: DriverFigures) -> Iterator[Finding]:
-    for each in told.stale:
-        unseen = told.unseen(each)
+    for capacity in told.stale:
+        unseen = told.unseen(capacity)
         yield CATALOGUE["capacity-stale"].about(
-            each,
+            capacity,
             f"it was last updated before {_volumes(unseen)} created, although it, or another object of the"
             f" driver, used to be updated with each volume",
             "check the provisioner that publishes capacity for these nodes; meanwhile Tonnage counts what it has"
@@ -395,7 +395,7 @@ def _following(told: DriverFigures) -> Iterator[Finding]:
 
 
 def _volumes(unseen: Sequence[PersistentVolume]) -> str:
-    names = named([each.name for each in unseen])
+    names = named([volume.name for volume in unseen])
     return f"{names}, {len(unseen)} of its volumes, were" if len(unseen) > 1 else f"its volume {names} was"
 
 

@@ -41,10 +41,10 @@ class _Figures(NamedTuple):
 def class_findings(facts: Facts) -> Iterator[Finding]:
     for driver, classes in sorted(facts.classes_of.items()):
         yield from _shared(facts, driver, classes)
-        for each in classes:
-            if not each.waits_for_consumer and _is_local(facts, driver):
+        for storage_class in classes:
+            if not storage_class.waits_for_consumer and _is_local(facts, driver):
                 yield CATALOGUE["immediate-binding"].about(
-                    each,
+                    storage_class,
                     f"volumes of {driver} can be used on some nodes only, but this class creates them before the"
                     f" pod is placed: on any node, even one where the pod does not fit",
                     "create a class like it with volumeBindingMode: WaitForFirstConsumer, and use that (the"
@@ -60,30 +60,30 @@ def class_findings(facts: Facts) -> Iterator[Finding]:
 
 def _have_ids(facts: Facts, classes: Sequence[StorageClass]) -> bool:
     """True if all capacity objects of these classes tell which pools they have in common."""
-    names = {each.name for each in classes}
-    return all(pool_ids_of(each) for each in facts.capacities.values() if each.storage_class_name in names)
+    names = {storage_class.name for storage_class in classes}
+    return all(pool_ids_of(capacity) for capacity in facts.capacities.values() if capacity.storage_class_name in names)
 
 
 def _shared(facts: Facts, driver: str, classes: Sequence[StorageClass]) -> Iterator[Finding]:
     """Sets of classes with equal figures wherever two of them have any, unless they already form a group."""
-    told = {each.name: _figures(facts, driver, each.name) for each in classes}
+    told = {storage_class.name: _figures(facts, driver, storage_class.name) for storage_class in classes}
     sets: list[list[StorageClass]] = []
-    for each in classes:
+    for storage_class in classes:
         for others in sets:
-            if all(_are_alike(told[each.name], told[other.name]) for other in others):
-                others.append(each)
+            if all(_are_alike(told[storage_class.name], told[other.name]) for other in others):
+                others.append(storage_class)
                 break
         else:
-            sets.append([each])
-    taken = {each.capacity_group for each in classes}
+            sets.append([storage_class])
+    taken = {storage_class.capacity_group for storage_class in classes}
     for alike in sets:
-        groups = {each.capacity_group for each in alike}
+        groups = {storage_class.capacity_group for storage_class in alike}
         if len(alike) < 2 or groups == {alike[0].capacity_group} != {""} or _have_ids(facts, alike):
             continue
         group = next((name for name in sorted(groups) if name), "") or _free_name(driver, taken)
         taken.add(group)
-        names = [each.name for each in alike]
-        lacking = [each.name for each in alike if each.capacity_group != group]
+        names = [storage_class.name for storage_class in alike]
+        lacking = [storage_class.name for storage_class in alike if storage_class.capacity_group != group]
         places = len(set.intersection(*({*told[name]} for name in names)))
         yield CATALOGUE["classes-share-disks"].about(
             f"StorageClass {', '.join(names)}",
@@ -98,11 +98,11 @@ def _shared(facts: Facts, driver: str, classes: Sequence[StorageClass]) -> Itera
 
 def _figures(facts: Facts, driver: str, class_name: str) -> Mapping[Topology, _Figures]:
     return {
-        canonical(each.node_topology): _Figures(
-            listed_pools(each), free_bytes(each), volume_limit(each), is_kept=each.has_kept_pools
+        canonical(capacity.node_topology): _Figures(
+            listed_pools(capacity), free_bytes(capacity), volume_limit(capacity), is_kept=capacity.has_kept_pools
         )
-        for each in facts.capacities_of.get(driver, ())
-        if each.storage_class_name == class_name and each.node_topology is not None
+        for capacity in facts.capacities_of.get(driver, ())
+        if capacity.storage_class_name == class_name and capacity.node_topology is not None
     }
 
 
@@ -132,22 +132,22 @@ def _free_name(driver: str, taken: set[str]) -> str:
 
 def _groups(facts: Facts) -> Iterator[Finding]:
     by_name: dict[str, list[StorageClass]] = {}
-    for each in facts.classes.values():
-        if each.capacity_group:
-            by_name.setdefault(each.capacity_group, []).append(each)
+    for storage_class in facts.classes.values():
+        if storage_class.capacity_group:
+            by_name.setdefault(storage_class.capacity_group, []).append(storage_class)
     for group, members in sorted(by_name.items()):
-        drivers = {each.provisioner for each in members}
-        alone = [each for each in members if sum(other.provisioner == each.provisioner for other in members) == 1]
-        for each in alone:
+        drivers = {storage_class.provisioner for storage_class in members}
+        alone = [member for member in members if sum(other.provisioner == member.provisioner for other in members) == 1]
+        for storage_class in alone:
             told = (
                 "classes of different drivers share no disks" if len(drivers) > 1 else "no other class has that group"
             )
             yield CATALOGUE["capacity-group-alone"].about(
-                each,
+                storage_class,
                 f'its capacity group "{group}" has no effect: {told}',
-                f"kubectl annotate storageclass {shlex.quote(each.name)} {CAPACITY_GROUP}-, "
+                f"kubectl annotate storageclass {shlex.quote(storage_class.name)} {CAPACITY_GROUP}-, "
                 "or annotate the classes that share its disks",
-                driver=each.provisioner,
+                driver=storage_class.provisioner,
             )
 
 
@@ -206,8 +206,8 @@ def _size_rules(facts: Facts) -> Iterator[Finding]:
 
 def _is_local(facts: Facts, driver: str) -> bool:
     """True if only some nodes reach a volume: by capacity topology, or because each node is its own topology."""
-    reaches = [facts.reach[each.key] for each in facts.capacities_of.get(driver, ())]
-    if any(0 < len(each) < len(facts.nodes) for each in reaches):
+    reaches = [facts.reach[capacity.key] for capacity in facts.capacities_of.get(driver, ())]
+    if any(0 < len(reach) < len(facts.nodes) for reach in reaches):
         return True
     nodes = facts.nodes_of.get(driver, ())
     keys = {key for node in nodes if (on := facts.csi_nodes[node].driver(driver)) for key in on.topology_keys}

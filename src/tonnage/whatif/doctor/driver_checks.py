@@ -112,7 +112,7 @@ def _rebuilding(facts: Facts, driver: CSIDriver) -> Iterator[Finding]:
 
 def _capacity(facts: Facts, driver: CSIDriver) -> Iterator[Finding]:
     """Compare the CSIDriver's storageCapacity with the existing capacity objects."""
-    objects = [each for each in facts.capacities_of.get(driver.name, ()) if not facts.is_checked(each)]
+    objects = [capacity for capacity in facts.capacities_of.get(driver.name, ()) if not facts.is_checked(capacity)]
     if objects:
         yield CATALOGUE["capacity-not-checked"].about(
             driver,
@@ -126,25 +126,25 @@ def unpublished_findings(facts: Facts) -> Iterator[Finding]:
     """Classes without any capacity object: nothing fits, or nothing is checked."""
     if "CSIStorageCapacity" in facts.unlisted:
         return
-    published = {each.storage_class_name for each in facts.capacities.values()}
+    published = {capacity.storage_class_name for capacity in facts.capacities.values()}
     for name, classes in sorted(facts.classes_of.items()):
         driver, source = facts.drivers.get(name), SOURCES_OF_POOLS.get(name)
-        for each in classes:
-            if not each.waits_for_consumer or each.name in published:
+        for storage_class in classes:
+            if not storage_class.waits_for_consumer or storage_class.name in published:
                 continue
-            if each.checks_capacity(driver):
+            if storage_class.checks_capacity(driver):
                 who, remedy = f"{name} has storageCapacity: true", _PUBLISH
-                if each.opts_into_capacity:
-                    who, remedy = f"it asks for capacity ({CHECK_CAPACITY})", _opted_out(each, source)
+                if storage_class.opts_into_capacity:
+                    who, remedy = f"it asks for capacity ({CHECK_CAPACITY})", _opted_out(storage_class, source)
                 yield CATALOGUE["capacity-missing"].about(
-                    each,
+                    storage_class,
                     f"{who} and has no capacity object: no pod with a new claim of this class can be placed",
                     remedy,
                     driver=name,
                 )
             elif source is not None:
                 yield CATALOGUE["capacity-not-published"].about(
-                    each,
+                    storage_class,
                     f"{name} publishes no capacity: its pods are sent to nodes without room",
                     f"run tonnage pools --source {source} --create-objects: it reads the free space where this "
                     "driver reports it, and has it checked",
@@ -166,15 +166,15 @@ def _opted_out(found: StorageClass, source: str | None) -> str:
 
 
 def _without_driver(facts: Facts) -> Iterator[Finding]:
-    of_csi = {each.class_name for each in facts.volumes.values() if each.spec.csi is not None}
-    of_others = {each.class_name for each in facts.volumes.values() if each.spec.csi is None}
-    for each in facts.classes.values() if "CSIDriver" not in facts.unlisted else ():
-        name = facts.driver_of_class(each.name)
-        if each.provisioner == _NO_PROVISIONER or name in facts.drivers or each.opts_into_capacity:
+    of_csi = {volume.class_name for volume in facts.volumes.values() if volume.spec.csi is not None}
+    of_others = {volume.class_name for volume in facts.volumes.values() if volume.spec.csi is None}
+    for storage_class in facts.classes.values() if "CSIDriver" not in facts.unlisted else ():
+        name = facts.driver_of_class(storage_class.name)
+        if storage_class.provisioner == _NO_PROVISIONER or name in facts.drivers or storage_class.opts_into_capacity:
             continue
-        if each.name not in of_csi and (each.name in of_others or name in _NOT_CSI):
+        if storage_class.name not in of_csi and (storage_class.name in of_others or name in _NOT_CSI):
             yield CATALOGUE["provisioner-not-csi"].about(
-                each,
+                storage_class,
                 f"its provisioner {name} is no CSI driver: it reports neither free space nor an attach limit, so"
                 f" nothing is checked or promised for its claims; for plain directories not even the size is enforced",
                 "nothing to do; where volumes must fit, use a class of a CSI driver that publishes capacity "
@@ -183,7 +183,7 @@ def _without_driver(facts: Facts) -> Iterator[Finding]:
             )
         else:
             yield CATALOGUE["class-without-driver"].about(
-                each,
+                storage_class,
                 f"its provisioner {name} has no CSIDriver: no capacity and no attach limit is checked for its claims",
                 f"if it is a CSI driver, install it with its CSIDriver object {name}; otherwise its volumes "
                 "cannot be counted; if nothing provisions for the class, delete it",
@@ -257,15 +257,15 @@ def _on_node(driver: str, node: str, limit: int | None, attached: int) -> Iterat
 
 
 def _refused(facts: Facts) -> Iterator[Finding]:
-    for each in facts.attachments.values():
-        error = each.status.attach_error
-        if error is not None and not each.status.attached:
-            volume = each.spec.source.persistent_volume_name or "an inline volume"
+    for attachment in facts.attachments.values():
+        error = attachment.status.attach_error
+        if error is not None and not attachment.status.attached:
+            volume = attachment.spec.source.persistent_volume_name or "an inline volume"
             why = error.message or "the driver does not say why"
             yield CATALOGUE["attach-refused"].about(
-                each,
-                f"{volume} cannot be attached to {each.spec.node_name}: {why}",
+                attachment,
+                f"{volume} cannot be attached to {attachment.spec.node_name}: {why}",
                 "check the driver's controller; if the node's attach limit is reached, its CSINode reports too"
                 " high a limit",
-                driver=each.spec.attacher,
+                driver=attachment.spec.attacher,
             )

@@ -51,11 +51,11 @@ class Examination:
     counts: Mapping[Severity, int] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.counts = {each: sum(found.severity is each for found in self.findings) for each in WORST_FIRST}
+        self.counts = {severity: sum(found.severity is severity for found in self.findings) for severity in WORST_FIRST}
 
     @property
     def worst(self) -> Severity:
-        return next((each for each in WORST_FIRST if self.counts[each]), Severity.INFO)
+        return next((severity for severity in WORST_FIRST if self.counts[severity]), Severity.INFO)
 
     @property
     def exit_code(self) -> int:
@@ -66,7 +66,7 @@ class Examination:
         found: dict[str, Any] = {
             "source": self.facts.source,
             "summary": {severity.value: count for severity, count in self.counts.items()},
-            "findings": [each.document() for each in self.findings],
+            "findings": [finding.document() for finding in self.findings],
             "drivers": {name: each.document() for name, each in self.drivers.items()},
             "configuration": self.recommended.document(),
             "disks": list(self.disks),
@@ -109,7 +109,7 @@ def examine(
         disks = disks_of_objects(state.objects, sequence.replay.engine.held)
         question, comparison = PendingQuestion(state, sequence), SwitchComparison()
         drivers = [name for name, each in figures.items() if each.provisioning is Provisioning.THIN]
-        thin = frozenset(each.name for name in drivers for each in facts.classes_of.get(name, ()))
+        thin = frozenset(storage_class.name for name in drivers for storage_class in facts.classes_of.get(name, ()))
         try:
             question.decide(step)
             if waiting := question.answer().pods:
@@ -125,7 +125,7 @@ def examine(
 
 def work_of(facts: Facts) -> int:
     """How often `examine` calls `step`."""
-    waiting = sum(not each.spec.node_name and not each.is_terminal for each in facts.pods.values())
+    waiting = sum(not pod.spec.node_name and not pod.is_terminal for pod in facts.pods.values())
     return 2 * waiting + len(pods_with_claims(facts))
 
 
@@ -137,7 +137,7 @@ _EXAMPLES: Final = 3
 def show(found: Examination, page: TextPage) -> None:
     _head(page, found)
     for severity in WORST_FIRST:
-        of_severity = [each for each in found.findings if each.severity is severity]
+        of_severity = [finding for finding in found.findings if finding.severity is severity]
         if not of_severity:
             continue
         page.blank()
@@ -173,12 +173,12 @@ def _head(page: TextPage, found: Examination) -> None:
 def _folded(findings: Iterable[Finding]) -> list[Sequence[Finding]]:
     """Runs of findings with the same name, driver and remedy."""
     found: list[list[Finding]] = []
-    for each in findings:
+    for finding in findings:
         last = found[-1][-1] if found else None
-        if last is not None and (last.name, last.driver, last.remedy) == (each.name, each.driver, each.remedy):
-            found[-1].append(each)
+        if last is not None and (last.name, last.driver, last.remedy) == (finding.name, finding.driver, finding.remedy):
+            found[-1].append(finding)
         else:
-            found.append([each])
+            found.append([finding])
     return list(found)
 
 
@@ -189,8 +189,8 @@ def _finding(page: TextPage, alike: Sequence[Finding], style: str) -> None:
         page.say(text(first.message), indent=4)
     else:
         page.say(assembled((first.name, style), f"  {len(alike):,} times"), indent=2)
-        for each in alike[:_EXAMPLES]:
-            page.say(assembled((each.object, "bold"), ": ", each.message), indent=4)
+        for finding in alike[:_EXAMPLES]:
+            page.say(assembled((finding.object, "bold"), ": ", finding.message), indent=4)
     if len(alike) > _EXAMPLES:
         page.say(text(f"and {len(alike) - _EXAMPLES:,} more like these; -o json lists them"), indent=4)
     if first.remedy != NOTHING:

@@ -100,7 +100,7 @@ def is_scheduler_account(name: str) -> bool:
 
 def scheduler_accounts(own: tuple[str, str] | None, pods: Iterable[Pod]) -> Sequence[tuple[str, str]]:
     """ServiceAccounts (namespace, name) that Tonnage's scheduler may run as, those of its pods first."""
-    running = [(each.namespace, each.spec.service_account_name) for each in pods]
+    running = [(pod.namespace, pod.spec.service_account_name) for pod in pods]
     homes = [*([own[0]] if own is not None else []), LEASE_NAMESPACE, OWN_NAMESPACE]
     usual = [(namespace, f"tonnage-{_SCHEDULER}") for namespace in homes]
     return list(dict.fromkeys([*(each for each in running if is_scheduler_account(each[1])), *usual]))
@@ -224,21 +224,21 @@ class Facts:
     @cached_property
     def classes_of(self) -> Mapping[str, Sequence[StorageClass]]:
         found: dict[str, list[StorageClass]] = {}
-        for each in self.classes.values():
-            found.setdefault(csi_driver_of(each.provisioner), []).append(each)
+        for storage_class in self.classes.values():
+            found.setdefault(csi_driver_of(storage_class.provisioner), []).append(storage_class)
         return found
 
     def driver_of_class(self, name: str) -> str:
         """The provisioner of a class; empty for an unknown class."""
-        found = self.classes.get(name)
-        return "" if found is None else csi_driver_of(found.provisioner)
+        storage_class = self.classes.get(name)
+        return "" if storage_class is None else csi_driver_of(storage_class.provisioner)
 
     @cached_property
     def capacities_of(self) -> Mapping[str, Sequence[CSIStorageCapacity]]:
         found: dict[str, list[CSIStorageCapacity]] = {}
-        for each in self.capacities.values():
-            if driver := self.driver_of_class(each.storage_class_name):
-                found.setdefault(driver, []).append(each)
+        for capacity in self.capacities.values():
+            if driver := self.driver_of_class(capacity.storage_class_name):
+                found.setdefault(driver, []).append(capacity)
         return found
 
     def is_checked(self, capacity: CSIStorageCapacity) -> bool:

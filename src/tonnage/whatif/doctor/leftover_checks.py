@@ -93,9 +93,9 @@ def _stuck(facts: Facts, volume: PersistentVolume, target: str) -> str:
         return "that node is cordoned"
     if is_out_of_use(node):
         return "that node is out of service"
-    for each in facts.attachments.values():
-        error = each.status.attach_error
-        is_there = each.spec.node_name == target and each.spec.source.persistent_volume_name == volume.name
+    for attachment in facts.attachments.values():
+        error = attachment.status.attach_error
+        is_there = attachment.spec.node_name == target and attachment.spec.source.persistent_volume_name == volume.name
         if is_there and error is not None:
             return f"it cannot be attached there: {error.message or 'the driver does not say why'}"
     return ""
@@ -121,7 +121,7 @@ def pending_findings(answer: PendingAnswer) -> Iterator[Finding]:
     for group in answer.groups:
         if not group.pods[0].fits and group.cause.kind not in _MEANT:
             yield CATALOGUE["pods-pending"].about(
-                f"Pod {named([each.key for each in group.pods])}", group.message, _remedy(group)
+                f"Pod {named([pod.key for pod in group.pods])}", group.message, _remedy(group)
             )
 
 

@@ -58,9 +58,9 @@ profiles:
     def helm_values(self, findings: Iterable[Finding]) -> str:
         """The settings, and `tonnage pools` where a finding asks for it, as values of the chart."""
         asking: dict[str, set[str]] = {}
-        for each in findings:
-            if each.name in _ASKING_FOR_POOLS and (source := SOURCES_OF_POOLS.get(each.driver)) is not None:
-                asking.setdefault(source, set()).add(each.name)
+        for finding in findings:
+            if finding.name in _ASKING_FOR_POOLS and (source := SOURCES_OF_POOLS.get(finding.driver)) is not None:
+                asking.setdefault(source, set()).add(finding.name)
         lines = [
             *("scheduler:", f"  schedulerName: {SCHEDULER_NAME}", "  storageCapacity:"),
             f"    # {printable(self.why['reservation'])}",
@@ -146,7 +146,7 @@ def _pods_with_several_claims(facts: Facts, drivers: set[str]) -> Iterator[str]:
     """The pods that have more than one claim of one class of these drivers."""
     for key, pod in facts.pods.items():
         claims = map(facts.claims.get, pod.claim_keys())
-        classes = Counter(each.class_name for each in claims if each is not None)
+        classes = Counter(claim.class_name for claim in claims if claim is not None)
         if any(count > 1 and facts.driver_of_class(name) in drivers for name, count in classes.items()):
             yield key
 

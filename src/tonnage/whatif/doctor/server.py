@@ -297,11 +297,11 @@ def access_findings(facts: Facts) -> Iterator[Finding]:
         if each.is_allowed is FactAnswer.NO:
             lacking.setdefault((asked.qualified, asked.namespace, asked.name, asked.is_needed), []).append(each)
     for (resource, namespace, name, is_needed), found in lacking.items():
-        verbs = [each.permission.verb for each in found]
+        verbs = [granted_access.permission.verb for granted_access in found]
         listed = ", ".join(f'"{verb}"' for verb in verbs)
         where = (f" {name}" if name else "") + (f" in {namespace}" if namespace else "")
         names = f'resourceNames: ["{name}"], ' if name else ""
-        purposes = "; ".join(dict.fromkeys(each.permission.purpose for each in found))
+        purposes = "; ".join(dict.fromkeys(granted_access.permission.purpose for granted_access in found))
         group = found[0].permission.group
         bare = resource.replace(f".{group}", "", 1) if group else resource
         yield CATALOGUE["permission-missing" if is_needed else "permission-advised"].about(
@@ -311,7 +311,7 @@ def access_findings(facts: Facts) -> Iterator[Finding]:
             + (f" in namespace {namespace}" if namespace else "")
             + " to the role that Tonnage's scheduler runs with (deploy/ has all of them)",
         )
-    unknown = [each for each in facts.access if each.is_allowed is FactAnswer.UNKNOWN]
+    unknown = [granted_access for granted_access in facts.access if granted_access.is_allowed is FactAnswer.UNKNOWN]
     if unknown:
         yield CATALOGUE["permission-unknown"].about(
             f"Server {facts.source}",

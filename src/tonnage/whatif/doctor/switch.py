@@ -69,12 +69,12 @@ def their_rules() -> Configuration:
 def pods_with_claims(facts: Facts) -> Sequence[Pod]:
     """Running pods that the two schedulers may judge differently."""
     return [
-        each
-        for each in facts.pods.values()
-        if each.spec.node_name in facts.nodes
-        and not each.is_terminal
-        and not each.metadata.is_terminating
-        and each.claim_names()
+        pod
+        for pod in facts.pods.values()
+        if pod.spec.node_name in facts.nodes
+        and not pod.is_terminal
+        and not pod.metadata.is_terminating
+        and pod.claim_names()
     ]
 
 
@@ -110,7 +110,7 @@ def compare_waiting(
 def _classes_of(judge: Judge, pod: Pod) -> set[str]:
     claims = judge.engine.cluster.storage.claims
     found = map(claims.get, pod.claim_keys())
-    return {each.class_name for each in found if each is not None}
+    return {claim.class_name for claim in found if claim is not None}
 
 
 def _refused_there(judge: Judge, pod: Pod, node: str) -> str:

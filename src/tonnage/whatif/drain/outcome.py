@@ -158,7 +158,7 @@ class DrainOutcome:
         asked = {
             "--ignore-daemonsets": bool(self.daemons),
             "--delete-emptydir-data": any(each.what == EMPTY_DIR for each in self.lost_data),
-            "--force": any(each.message == DELETED for each in self.lost),
+            "--force": any(lost_pod.message == DELETED for lost_pod in self.lost),
         }
         return [flag for flag, is_asked in asked.items() if is_asked]
 
@@ -196,14 +196,14 @@ EPHEMERAL = "claim of an ephemeral volume"
 def left_behind(world: World, drained: Collection[str]) -> list[DataLeftBehind]:
     """Data that will stay on these nodes, by node and volume. Call it before the drain."""
     users = _users(world)
-    found = [each for volume in world.all(PersistentVolume) for each in _of_volume(world, volume, drained, users)]
+    found = [behind for volume in world.all(PersistentVolume) for behind in _of_volume(world, volume, drained, users)]
     for name in drained:
         for pod in world.pods_on(name):
             if not stays(pod):
                 found += (
-                    DataLeftBehind(name, f"hostPath {each.host_path.path}", None, None, None, (pod.key,))
-                    for each in pod.spec.volumes
-                    if each.host_path is not None
+                    DataLeftBehind(name, f"hostPath {volume.host_path.path}", None, None, None, (pod.key,))
+                    for volume in pod.spec.volumes
+                    if volume.host_path is not None
                 )
     return sorted(found, key=lambda each: (each.node, not each.volume, each.volume or "", each.pods, each.what))
 
@@ -241,7 +241,7 @@ def _of_volume(
     ):
         return  # it ends with its pod
     what = kind_of(volume) if len(homes) == 1 else f"{kind_of(volume)}, reached from drained nodes only"
-    keys = tuple(sorted(each.key for each in pods))
+    keys = tuple(sorted(pod.key for pod in pods))
     yield DataLeftBehind(",".join(sorted(homes)), what, volume.name, claim or None, volume.size.value(), keys)
 
 
@@ -250,7 +250,7 @@ def _homes(world: World, volume: PersistentVolume, pods: list[Pod]) -> set[str]:
     if volume.spec.node_affinity.required is not None:
         return set(world.storage.reach().admitted(volume.spec.node_affinity.required))
     if volume.spec.host_path is not None:  # a hostPath is only where its pod is
-        return {each.spec.node_name for each in pods if each.spec.node_name}
+        return {pod.spec.node_name for pod in pods if pod.spec.node_name}
     return set()
 
 
@@ -291,7 +291,7 @@ class Places:
 
 
 def places_of(world: World, nodes: Sequence[str]) -> Places:
-    out_of_use = [each.name for each in world.all(Node) if is_out_of_use(each) and each.name not in nodes]
+    out_of_use = [node.name for node in world.all(Node) if is_out_of_use(node) and node.name not in nodes]
     homes = {volume.name: name for name in (*out_of_use, *nodes) for volume in world.nodes.volumes_on(name)}
     order = {name: number for number, name in enumerate(nodes)}
     found = []

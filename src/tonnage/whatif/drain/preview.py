@@ -162,7 +162,7 @@ def candidates(rehearsal: Rehearsal, out: Sequence[str]) -> list[str]:
     """Nodes in use with pods that would have to move, those with the most pods first."""
     world = rehearsal.world
     busy = Counter(pod.spec.node_name for pod in world.pods() if not stays(pod))
-    found = (each.name for each in world.all(Node) if busy[each.name] and each.name not in out)
+    found = (node.name for node in world.all(Node) if busy[node.name] and node.name not in out)
     return sorted(found, key=lambda name: (-busy[name], name))
 
 
@@ -260,7 +260,7 @@ def show(preview: Preview, page: TextPage) -> None:
     for line in _headline(preview):
         page.say(line)
     for head, moves in (("MOVES", outcome.moves), ("PREEMPTED", outcome.preempted)):
-        _pods((head, "FROM", "TO", "VOLUMES"), [(each, _target(each)) for each in moves], page, has_steps=steps)
+        _pods((head, "FROM", "TO", "VOLUMES"), [(move, _target(move)) for move in moves], page, has_steps=steps)
     stuck = [(each, _why(each)) for each in outcome.stuck]
     _pods(("STUCK", "FROM", "WHY", "VOLUMES"), stuck, page, has_steps=steps, style="red")
     _table(("BUDGET", "KEEPS", "WHY"), [(each.name, named(each.pods), each.why) for each in outcome.budgets], page)
@@ -268,13 +268,13 @@ def show(preview: Preview, page: TextPage) -> None:
     _table(("REBUILT", "FROM", "TO", "VOLUMES"), rebuilt, page, numbers=("REBUILT", "VOLUMES"))
     left_behind = [
         (
-            each.claim or each.volume or "-",
-            each.node,
-            size(each.size_bytes) if each.size_bytes is not None else "-",
-            each.what,
-            named(each.pods) or "nobody",
+            behind.claim or behind.volume or "-",
+            behind.node,
+            size(behind.size_bytes) if behind.size_bytes is not None else "-",
+            behind.what,
+            named(behind.pods) or "nobody",
         )
-        for each in outcome.left_behind
+        for behind in outcome.left_behind
     ]
     _table(("STAYS BEHIND", "ON", "SIZE", "WHAT", "USED BY"), left_behind, page)
     for lines in (_notes(outcome), _order(preview), _one_more(preview)):
@@ -327,7 +327,7 @@ def _pods(
 
 def _volumes(volumes: Sequence[VolumeMove]) -> str:
     words = {"rebuild": "rebuilt", "reattach": "reattached", "stays": "stays"}
-    return ", ".join(f"{each.claim} {size(each.size_bytes)} {words[each.action]}" for each in volumes) or "-"
+    return ", ".join(f"{volume.claim} {size(volume.size_bytes)} {words[volume.action]}" for volume in volumes) or "-"
 
 
 def _target(move: Move) -> str:
@@ -352,10 +352,10 @@ def _table(
 
 
 def _notes(outcome: DrainOutcome) -> Iterable[Text]:
-    for each in outcome.lost[:MAX_ROWS]:
-        yield assembled((each.pod, "bold"), f" on {each.source}: {each.message}")
+    for lost_pod in outcome.lost[:MAX_ROWS]:
+        yield assembled((lost_pod.pod, "bold"), f" on {lost_pod.source}: {lost_pod.message}")
     if outcome.lost_data:
-        ends = [f"{each.pod} ({each.what} {each.volume})" for each in outcome.lost_data]
+        ends = [f"{lost_data.pod} ({lost_data.what} {lost_data.volume})" for lost_data in outcome.lost_data]
         yield text(f"data that is lost with its pod: {named(ends)}", style="yellow")
     if outcome.daemons:
         pods = [pod for pod, _ in outcome.daemons]
@@ -382,15 +382,15 @@ def _order(preview: Preview) -> Iterable[Text]:
 
 
 def _one_more(preview: Preview) -> Iterable[Text]:
-    found = preview.one_more
-    tried = f"{count_text(found.tried, 'failure')} tried" + (f", {found.not_tried:,} not" if found.not_tried else "")
-    if found.failures:
+    more = preview.one_more
+    tried = f"{count_text(more.tried, 'failure')} tried" + (f", {more.not_tried:,} not" if more.not_tried else "")
+    if more.failures:
         yield assembled(("if one more node fails meanwhile, pods are stuck", "bold red"), f" ({tried}):")
-        for each in found.failures[:MAX_ROWS]:
-            when = f" while {named(each.drained)} is drained" if preview.is_one_by_one else ""
-            pods = [pod.pod for pod in each.stuck]
-            yield text(f"  without {each.node}{when}: {named(pods)} stuck: {each.stuck[0].message}")
-    elif found.is_complete and found.tried:
+        for failure in more.failures[:MAX_ROWS]:
+            when = f" while {named(failure.drained)} is drained" if preview.is_one_by_one else ""
+            pods = [pod.pod for pod in failure.stuck]
+            yield text(f"  without {failure.node}{when}: {named(pods)} stuck: {failure.stuck[0].message}")
+    elif more.is_complete and more.tried:
         yield assembled(("if any one more node fails meanwhile, every pod still finds a node", "green"), f" ({tried})")
-    elif found.tried:
+    elif more.tried:
         yield text(f"if one of the nodes with the most pods fails meanwhile, every pod still finds a node ({tried})")

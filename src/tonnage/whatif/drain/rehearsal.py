@@ -52,13 +52,13 @@ class Lineages(Watcher):
     """By uid: the other nodes with the chosen node's score, if requested."""
 
     def decided(self, number: int, attempt: Attempt) -> None:
-        found = attempt.explanation
-        if found is None or attempt.placement is None:
+        explanation = attempt.explanation
+        if explanation is None or attempt.placement is None:
             return
         chosen = attempt.placement.node
-        open_to = [each for each in found.nodes if each.feasible and not each.passed_over]
-        best = next((each.total for each in open_to if each.name == chosen), None)
-        others = (each.name for each in open_to if each.total == best and each.name != chosen)
+        open_to = [answer for answer in explanation.nodes if answer.feasible and not answer.passed_over]
+        best = next((answer.total for answer in open_to if answer.name == chosen), None)
+        others = (answer.name for answer in open_to if answer.total == best and answer.name != chosen)
         self.equally_good[attempt.pod.uid] = tuple(sorted(others))
 
     def gone(self, pod: Pod, why: str) -> None:
@@ -253,7 +253,7 @@ class Rehearsal:
     def _read_budgets(self, before: Places) -> None:
         pods = [pod for name in before.nodes for pod in self.world.pods_on(name) if pod.key in self.events.refused]
         for budget in self.world.all(PodDisruptionBudget):
-            keys = [each.key for each in pods if each.namespace == budget.namespace and guards(budget, each)]
+            keys = [pod.key for pod in pods if pod.namespace == budget.namespace and guards(budget, pod)]
             if keys:
                 self.outcome.budgets.append(
                     BlockingBudget(budget.key, tuple(sorted(keys)), self.events.refused[keys[0]])

@@ -123,7 +123,7 @@ def count(
     each waits for the one before (`is_ordered`); nor does any where each has a node of its own (`has_own_nodes`).
     Ctrl-C, or a `step` that says that nobody waits any longer, leaves what was counted until then."""
     nodes = cluster.world.all(Node)
-    counted = Counted(zone_of={each.name: each.metadata.labels.get(ZONE, "") for each in nodes})
+    counted = Counted(zone_of={node.name: node.metadata.labels.get(ZONE, "") for node in nodes})
     try:
         for replica in replicas:
             if counted.count >= most:
@@ -147,7 +147,7 @@ def count(
             if counted.refused is None or not (played.is_half_made or has_own_nodes):
                 counted.refused, counted.refusal = played.pod, explained
             if has_own_nodes:
-                counted.own_nodes += [each for each in explained.nodes if each.name == target_node(played.pod)]
+                counted.own_nodes += [answer for answer in explained.nodes if answer.name == target_node(played.pod)]
             elif is_ordered or not played.is_half_made or len(counted.stuck) >= MOST_STUCK:
                 break
     except QuotaExceeded as exc:
@@ -200,7 +200,7 @@ def _one_by_one(cluster: PlayedCluster, replicas: Sequence[Replica], template: S
         played = cluster.found(replica)
         if not played.node:
             explained = cluster.explain(played.pod)
-            refused = next((each for each in explained.nodes if each.name == f"{name}-{added}"), None)
+            refused = next((answer for answer in explained.nodes if answer.name == f"{name}-{added}"), None)
             reasons = ", ".join(refused.reasons) if refused is not None else explained.message
             raise TonnageError(
                 f"{replica.pod.key} does not fit on an empty node like {name} either: {reasons}",

@@ -94,11 +94,11 @@ def asked_template(state: ClusterState, creation: Creation, file: Source) -> Fit
 
 def node_template(creation: Creation, file: Path) -> Sequence[Object]:
     """The Node of a file, with the CSINode and the capacity objects that stand beside it. Raises TonnageError."""
-    found = from_files([str(file)], creation)
-    nodes = [each for each in found.objects if isinstance(each, Node)]
+    cluster_state = from_files([str(file)], creation)
+    nodes = [each for each in cluster_state.objects if isinstance(each, Node)]
     if len(nodes) != 1:
         raise TonnageError(f"{file}: holds {len(nodes)} Nodes, and a node template is one", hint="leave one in it")
-    return found.objects
+    return cluster_state.objects
 
 
 def _expanded(state: ClusterState, creation: Creation, workload: Workload) -> FitQuestion:
@@ -112,12 +112,12 @@ def _expanded(state: ClusterState, creation: Creation, workload: Workload) -> Fi
 
 def _pods(pod: Pod, claims: Sequence[PersistentVolumeClaim], creation: Creation, file: str) -> Iterator[Replica]:
     """Copies of a pod, each with copies of the claims that stand beside it, and those of its ephemeral volumes."""
-    own = [each for each in claims if each.key in pod.claim_keys()]
-    ephemeral = [claim_for(pod, each) for each in pod.spec.volumes if each.ephemeral is not None]
+    own = [claim for claim in claims if claim.key in pod.claim_keys()]
+    ephemeral = [claim_for(pod, volume) for volume in pod.spec.volumes if volume.ephemeral is not None]
     made = (*map(_as_new, own), *(_created_claim(each, creation, file) for each in ephemeral))
     waiting = msgspec.structs.replace(_as_new(pod), spec=msgspec.structs.replace(pod.spec, node_name=""))
     for number in itertools.count(1):
-        names = {each.name: f"{each.name}-{number}" for each in own}
+        names = {claim.name: f"{claim.name}-{number}" for claim in own}
         yield copied(Replica(waiting, made), f"{pod.name}-{number}", names)
 
 
@@ -183,7 +183,7 @@ def _counted(
             at_most, is_sure = max(at_most, again.count), is_sure and not lucky.choices.is_cut
             counted.is_interrupted |= again.is_interrupted
     disks = _disks(cluster.world.storage) if with_disks else []
-    class_names = {claim.class_name for each in made[:1] for claim in each.claims}
+    class_names = {claim.class_name for replica in made[:1] for claim in replica.claims}
     note = "; ".join(RoomRemarks(cluster.world.objects).about(class_names))
     answer = FitAnswer(asked, counted, at_most, is_sure and not note, note, disks=disks)
     if counted.refusal is None or counted.refused is None or counted.is_interrupted:
@@ -202,9 +202,9 @@ def _count(cluster: PlayedCluster, asked: FitQuestion, replicas: Iterator[Replic
 
 
 def _kept(replicas: Iterator[Replica], made: list[Replica]) -> Iterator[Replica]:
-    for each in replicas:
-        made.append(each)
-        yield each
+    for replica in replicas:
+        made.append(replica)
+        yield replica
 
 
 def _disks(storage: StorageModel) -> list[dict[str, Any]]:
@@ -261,8 +261,8 @@ class FitAnswer:
         """The least of each kind first, then others, as many as people read."""
         firsts: list[Remedy] = []
         rest: list[Remedy] = []
-        for each in self.remedies:
-            (rest if any(other.kind == each.kind for other in firsts) else firsts).append(each)
+        for remedy in self.remedies:
+            (rest if any(other.kind == remedy.kind for other in firsts) else firsts).append(remedy)
         return [*firsts, *rest][:SHOWN]
 
     def document(self) -> dict[str, Any]:
@@ -278,8 +278,8 @@ class FitAnswer:
             },
             "replicas": {"wanted": self.asked.wanted + self.asked.present, "present": self.asked.present},
             **self.counted.document(),
-            "wouldHelp": [each.text for each in self.shown_remedies()],
-            "remedies": [each.document() for each in self.remedies],
+            "wouldHelp": [shown_remedy.text for shown_remedy in self.shown_remedies()],
+            "remedies": [remedy.document() for remedy in self.remedies],
             "notes": [self.note] if self.note else [],
             "partial": self.counted.is_cut,
             "interrupted": self.counted.is_interrupted,
@@ -311,8 +311,8 @@ def show(answer: FitAnswer, page: TextPage) -> None:
     if answer.remedies:
         page.blank()
         page.say(text("The smallest changes that would make it fit:"))
-        for each in answer.shown_remedies():
-            page.say(text(each.text), indent=2)
+        for shown_remedy in answer.shown_remedies():
+            page.say(text(shown_remedy.text), indent=2)
     if answer.note:
         page.blank()
         page.say(text(f"note: {answer.note}", "yellow"))

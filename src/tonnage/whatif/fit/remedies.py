@@ -87,7 +87,7 @@ class Remedy:
     def document(self) -> dict[str, Any]:
         told: dict[str, Any] = {"kind": self.kind, "node": self.node, "amount": self.amount, "text": self.text}
         told["nodes"] = list(self.nodes)
-        return {**told, "changes": [each.document() for each in self.changes]} if self.changes else told
+        return {**told, "changes": [change.document() for change in self.changes]} if self.changes else told
 
 
 class Remedies:
@@ -113,7 +113,7 @@ class Remedies:
     def found(self) -> list[Remedy]:
         if self._refusal.held_back:
             return []
-        of_nodes = [each for answer in self._refusal.nodes for each in self._by_state(answer)]
+        of_nodes = [remedy for answer in self._refusal.nodes for remedy in self._by_state(answer)]
         for plugin, kind in _KNOB_OF.items():
             for node in self._refused_by(plugin):
                 of_nodes += self._by_knobs(node, kind)
@@ -134,7 +134,7 @@ class Remedies:
         return sorted(nodes, key=lambda node: (-self._room(node), node.name))[:most]
 
     def _room(self, node: Node) -> int:
-        return sum(free_bytes(each) or 0 for each in self.capacities_of(node.name))
+        return sum(free_bytes(capacity) or 0 for capacity in self.capacities_of(node.name))
 
     def capacities_of(self, node_name: str) -> list[CSIStorageCapacity]:
         """Objects that reach the node, of the classes that the pod's claims want."""
@@ -187,7 +187,7 @@ class Remedies:
 
     def _by_workload(self) -> Iterator[Remedy]:
         """Another class for its claims, or a smaller request, of at least half of what it was."""
-        own = [each for each in self._claims if not each.spec.volume_name]
+        own = [claim for claim in self._claims if not claim.spec.volume_name]
         for knob in (*class_knobs(own, self._of(StorageClass)), *request_knobs(self._pod, own)):
             if (amount := self._least(knob)) is not None:
                 yield _remedy(knob, amount, "")
@@ -207,19 +207,19 @@ class Remedies:
         return all(self.fits([*again, *room], gone) for room in unused.room)
 
     def _knobs(self, node: Node) -> Iterator[Knob]:
-        yield from (each for each in state_knobs(node, self._pod) if each.kind != "label")
+        yield from (state_knob for state_knob in state_knobs(node, self._pod) if state_knob.kind != "label")
         csi_node = self._objects.get((CSINode, node.name))
         if isinstance(csi_node, CSINode):
             yield from slots_knobs(csi_node)
         # Room for all that is promised and asked for: whatever the driver does with the promises, this is enough.
         classes = {each.name: each for each in self._of(StorageClass)}
         claims = self._of(PersistentVolumeClaim)
-        wanted = sum(driver_bytes(each, classes.get(each.class_name)) + _A_BYTE_MORE for each in claims)
+        wanted = sum(driver_bytes(claim, classes.get(claim.class_name)) + _A_BYTE_MORE for claim in claims)
         told: set[str] = set()
         for capacity in self.capacities_of(node.name) if self._classes else ():
             if capacity.key not in told:
                 siblings = sharing_pools(capacity, self._objects.values())
-                told.update(each.key for each in siblings)
+                told.update(sibling.key for sibling in siblings)
                 yield pool_knob(siblings, max(wanted, 1))
         asked = {CPU, MEMORY, "pods", *PodInfo(self._pod).requests}
         yield from (resource_knob(node, resource) for resource in node.status.allocatable if resource in asked)
@@ -232,10 +232,10 @@ class Remedies:
         for node in self._nearest(NODES_PAIRED, lambda answer: not answer.feasible):
             for changes in self._pairs_of(list(self._knobs(node))[:MOST_KNOBS]):
                 parts = tuple(_remedy(knob, amount, node.name) for knob, amount in changes)
-                told = " and ".join(each.pattern for each in parts)
-                if all(each.pattern.endswith(_ON_NODE) for each in parts):
-                    told = " and ".join(each.pattern.removesuffix(_ON_NODE) for each in parts) + _ON_NODE
-                cost = sorted((each.rank, each.amount) for each in parts)
+                told = " and ".join(part.pattern for part in parts)
+                if all(part.pattern.endswith(_ON_NODE) for part in parts):
+                    told = " and ".join(part.pattern.removesuffix(_ON_NODE) for part in parts) + _ON_NODE
+                cost = sorted((part.rank, part.amount) for part in parts)
                 found.append((cost, Remedy(PAIR, len(parts), node.name, "pair", told, parts, (node.name,))))
         return [remedy for _, remedy in sorted(found, key=lambda each: (each[0], each[1].node, each[1].text))]
 
@@ -271,12 +271,12 @@ def _remedy(knob: Knob, amount: int, node: str) -> Remedy:
 def _merged(found: Iterable[Remedy]) -> list[Remedy]:
     """Those in the same words are one, on any of their nodes."""
     by_words: dict[tuple[int, int, str, str], Remedy] = {}
-    for each in found:
-        of_one = each.node if each.pattern.count("{node}") > 1 else ""  # both changes are of the same node
-        key = (each.rank, each.amount, each.pattern, of_one)
+    for remedy in found:
+        of_one = remedy.node if remedy.pattern.count("{node}") > 1 else ""  # both changes are of the same node
+        key = (remedy.rank, remedy.amount, remedy.pattern, of_one)
         before = by_words.get(key)
-        nodes = tuple(sorted({*(before.nodes if before is not None else ()), *each.nodes}, key=natural))
-        by_words[key] = replace(before or each, node=nodes[0] if nodes else "", nodes=nodes)
+        nodes = tuple(sorted({*(before.nodes if before is not None else ()), *remedy.nodes}, key=natural))
+        by_words[key] = replace(before or remedy, node=nodes[0] if nodes else "", nodes=nodes)
     return list(by_words.values())
 
 
@@ -284,4 +284,4 @@ def _is_sure(explained: Explanation) -> bool:
     """Whether the pod's volumes are made whatever pools the driver picks, on the node that it goes to."""
     account = explained.volumes.get(explained.node)
     claims = account.claims if isinstance(account, NodeAccount) else ()
-    return not any(each.supply.grade == "possible" for each in claims)
+    return not any(claim.supply.grade == "possible" for claim in claims)

@@ -39,7 +39,7 @@ class _Lane:
 
     @property
     def free_bytes(self) -> int:
-        taken_bytes: int = sum(each["bytes"] for each in self.blocks)
+        taken_bytes: int = sum(block["bytes"] for block in self.blocks)
         return max(self.size_bytes - taken_bytes, 0)
 
 
@@ -207,8 +207,8 @@ def _legend(name: str, has_marked: bool) -> Html:
 
 def _words(disks: Sequence[Disk], drawn: int) -> str:
     volumes = [each for disk in disks for each in disk["volumes"]]
-    made = [each["bytes"] for each in volumes if not each["promised"]]
-    promised = [each["bytes"] for each in volumes if each["promised"]]
+    made = [volume["bytes"] for volume in volumes if not volume["promised"]]
+    promised = [volume["bytes"] for volume in volumes if volume["promised"]]
     pools = [free_bytes for disk in disks for free_bytes in disk["freeBytes"]]
     said = (
         f"{count_text(len(disks), 'disk')} with {count_text(len(pools), 'pool')}: "

@@ -86,7 +86,7 @@ def _key(pod: str, claim: str) -> str:
 
 
 def _volumes(volumes: Sequence[Mapping[str, Any]]) -> str:
-    return ", ".join(f"{each['claim']} {bytes_text(each['bytes'])} {_DONE[each['action']]}" for each in volumes)
+    return ", ".join(f"{volume['claim']} {bytes_text(volume['bytes'])} {_DONE[volume['action']]}" for volume in volumes)
 
 
 def _moves(answer: Answer) -> list[Html]:
@@ -224,7 +224,7 @@ def _drivers(drivers: Mapping[str, Answer]) -> list[Html]:
     columns = list(dict.fromkeys(key for figures in drivers.values() for key in figures))
     rows = [(name, *(_plain(figures.get(key)) for key in columns)) for name, figures in drivers.items()]
     shown = table(("Driver", *columns), "n" + "w" * len(columns), rows)
-    return [element("div", each, class_="wide", tabindex=0, role="region", aria_label="Drivers") for each in shown]
+    return [element("div", html, class_="wide", tabindex=0, role="region", aria_label="Drivers") for html in shown]
 
 
 def _configuration(found: Answer | None) -> list[Html]:
@@ -293,7 +293,7 @@ def fit_page(answer: Answer) -> HtmlPage:
     page.section("disks", "The disks, with them", disks)
     preempting = [(each["pod"], each["node"], ", ".join(each["victims"])) for each in answer["preempting"]]
     page.section("preempting", "Pods that are preempted", *table(("Replica", "Node", "Preempts"), "nnw", preempting))
-    refused = [(number_text(each["nodes"]), each["reason"]) for each in stops]
+    refused = [(number_text(stop["nodes"]), stop["reason"]) for stop in stops]
     page.section("stops", "What stops the next one", *table(("Nodes", "Reason"), "1w", refused))
     page.section("remedies", "The smallest changes that would make it fit", *_remedies(answer["wouldHelp"]))
     return page
@@ -368,7 +368,7 @@ def _first_difference(first: Answer) -> list[Html]:
     explanation = first.get("explanation")
     if explanation:
         nodes, left = explanation["nodes"][:_MOST_NODES], len(explanation["nodes"]) - _MOST_NODES
-        rows = [(each["name"], "yes" if each["feasible"] else "no", _judged(each)) for each in nodes]
+        rows = [(node["name"], "yes" if node["feasible"] else "no", _judged(node)) for node in nodes]
         more = [paragraph(f"… and {count_text(left, 'node')} more.")] if left > 0 else []
         judged = details("How each node is judged now", Table(("Node", "Fits", "Why"), rows, "nnw").html(), *more)
         parts += [paragraph(explanation["message"]), judged]

@@ -87,32 +87,32 @@ def cause_of(
 ) -> CauseOfPod:
     """The cause of a pod that was tried and fits nowhere. `class_of` are the classes of claims; `opened` explains the
     pod as if no node were cordoned or tainted."""
-    refused = [each for each in explanation.nodes if not each.feasible]
+    refused = [answer for answer in explanation.nodes if not answer.feasible]
     if not refused:
         return CauseOfPod(PendingCause(OTHER, explanation.message))
-    if max(_distance(each, places.order) for each in refused)[0] != _IS_CLOSED:
+    if max(_distance(answer, places.order) for answer in refused)[0] != _IS_CLOSED:
         return _refused_cause(pod, explanation, class_of, places)
     behind = opened()
-    fitting = {each.name for each in behind.nodes if each.feasible}
-    closed = [each for each in refused if each.name in fitting]
+    fitting = {answer.name for answer in behind.nodes if answer.feasible}
+    closed = [answer for answer in refused if answer.name in fitting]
     if closed:
         return _closed_cause(pod, closed, places)
-    found = _refused_cause(pod, behind, class_of, places)
-    if found.cause.kind in (SELECTOR, PLACES):
-        return found
-    is_one = len(found.nodes) == 1
-    where = f"on {found.nodes[0].name}, which is closed" if is_one else "on nodes that are closed"
-    told = {_closing(pod, places.nodes[each.name]) for each in found.nodes}
+    cause_of_pod = _refused_cause(pod, behind, class_of, places)
+    if cause_of_pod.cause.kind in (SELECTOR, PLACES):
+        return cause_of_pod
+    is_one = len(cause_of_pod.nodes) == 1
+    where = f"on {cause_of_pod.nodes[0].name}, which is closed" if is_one else "on nodes that are closed"
+    told = {_closing(pod, places.nodes[answer.name]) for answer in cause_of_pod.nodes}
     about = f" ({told.pop()})" if len(told) == 1 else ""
-    return found._replace(cause=found.cause._replace(where=where + about))
+    return cause_of_pod._replace(cause=cause_of_pod.cause._replace(where=where + about))
 
 
 def _closed_cause(pod: PodInfo, closed: Sequence[NodeAnswer], places: NodePlaces) -> CauseOfPod:
     """Of nodes that would take the pod if they were open, those count that the fewest marks close."""
-    marks = {each.name: _closing(pod, places.nodes[each.name]) for each in closed}
+    marks = {answer.name: _closing(pod, places.nodes[answer.name]) for answer in closed}
     told = min(marks.values(), key=lambda text: (text.count(" and "), text))
-    nodes = tuple(each for each in closed if marks[each.name] == told)
-    where = _place([each.name for each in nodes], places.zone_of)
+    nodes = tuple(answer for answer in closed if marks[answer.name] == told)
+    where = _place([answer.name for answer in nodes], places.zone_of)
     return CauseOfPod(PendingCause(CORDONED if told == _CORDON else TAINTS, told, where), nodes)
 
 
@@ -122,9 +122,9 @@ _CORDON = "a cordon"
 def _closing(pod: PodInfo, node: Node) -> str:
     """What keeps a pod off a closed node: `a cordon and taint dedicated=db`."""
     tolerations = pod.pod.spec.tolerations
-    is_cordoned = node.spec.unschedulable or any(each.key == UNSCHEDULABLE for each in node.spec.taints)
-    taints = [each for each in node.spec.taints if find_untolerated((each,), tolerations)]
-    named = dict.fromkeys(f"taint {_taint_text(each)}" for each in taints if each.key != UNSCHEDULABLE)
+    is_cordoned = node.spec.unschedulable or any(taint.key == UNSCHEDULABLE for taint in node.spec.taints)
+    taints = [taint for taint in node.spec.taints if find_untolerated((taint,), tolerations)]
+    named = dict.fromkeys(f"taint {_taint_text(taint)}" for taint in taints if taint.key != UNSCHEDULABLE)
     return " and ".join([*([_CORDON] if is_cordoned else []), *named])
 
 
@@ -147,13 +147,13 @@ def _selector_text(wanted: RequiredNodeAffinity) -> str:
 def _refused_cause(
     pod: PodInfo, explanation: Explanation, class_of: Mapping[Key, str], places: NodePlaces
 ) -> CauseOfPod:
-    refused = [each for each in explanation.nodes if not each.feasible]
-    furthest = max(_distance(each, places.order) for each in refused)
-    nodes = sorted((each for each in refused if _distance(each, places.order) == furthest), key=_nearness)
-    where = _place([each.name for each in refused if not is_wish(each)], places.zone_of)
+    refused = [answer for answer in explanation.nodes if not answer.feasible]
+    furthest = max(_distance(answer, places.order) for answer in refused)
+    nodes = sorted((answer for answer in refused if _distance(answer, places.order) == furthest), key=_nearness)
+    where = _place([answer.name for answer in refused if not is_wish(answer)], places.zone_of)
     plugin = nodes[0].rejected_by
     kind, needs = OTHER, {}
-    about = Counter(", ".join(each.reasons) for each in nodes).most_common(1)[0][0]
+    about = Counter(", ".join(answer.reasons) for answer in nodes).most_common(1)[0][0]
     account = explanation.volumes.get(nodes[0].name)
     if plugin == "NodeAffinity" and (selector := _selector_text(pod.pod.required_node_affinity())):
         kind, about = SELECTOR, selector
@@ -163,9 +163,9 @@ def _refused_cause(
         resources = [_RESOURCES.get(each, each.removeprefix(_INSUFFICIENT)) for each in about.split(", ")]
         if resources:
             kind, about = RESOURCES, " and ".join(resources)
-            needs = {each: pod.requests.get(each, 0) for each in resources}
+            needs = {resource: pod.requests.get(resource, 0) for resource in resources}
     elif plugin == "NodeVolumeLimits" and isinstance(account, NodeAccount):
-        slots = {each.slots.driver: each.slots.new for each in account.claims if each.slots and each.slots.miss}
+        slots = {claim.slots.driver: claim.slots.new for claim in account.claims if claim.slots and claim.slots.miss}
         if slots:
             kind, about, needs = SLOTS, " and ".join(sorted(slots)), slots
     elif plugin == "VolumeBinding" and isinstance(account, NodeAccount):
@@ -176,7 +176,7 @@ def _refused_cause(
 def _storage(
     node: NodeAnswer, account: NodeAccount, class_of: Mapping[Key, str], about: str
 ) -> tuple[str, str, dict[str, int]]:
-    lacking = [each for each in account.claims if each.miss is not None]
+    lacking = [claim for claim in account.claims if claim.miss is not None]
     classes = " and ".join(sorted({class_of.get(each.claim, "") for each in lacking} - {""}))
     if not classes:
         return OTHER, about, {}
@@ -192,10 +192,10 @@ def _storage(
 
 
 def bytes_by_class(claims: Sequence[ClaimAccount], class_of: Mapping[Key, str]) -> dict[str, int]:
-    found: Counter[str] = Counter()
-    for each in claims:
-        found[class_of.get(each.claim, "")] += each.size or 0
-    return dict(found)
+    counter: Counter[str] = Counter()
+    for account in claims:
+        counter[class_of.get(account.claim, "")] += account.size or 0
+    return dict(counter)
 
 
 def is_wish(answer: NodeAnswer) -> bool:
@@ -225,14 +225,14 @@ def _place(nodes: Sequence[str], zone_of: Mapping[str, str]) -> str:
         return ""
     if len(nodes) == 1:
         return f"on {nodes[0]}"
-    zones = {zone_of[each] for each in nodes}
+    zones = {zone_of[node] for node in nodes}
     return f"in zone {zones.pop()}" if len(zones) == 1 and zones != {""} and len(set(zone_of.values())) > 1 else ""
 
 
 def common_place(refusals: Sequence[CauseOfPod], zone_of: Mapping[str, str]) -> str:
     """Where the pods of one cause came furthest, all of them together; what their cause says, if it says it."""
     distinct = {id(one.nodes): one.nodes for one in refusals}.values()  # pods that are alike share theirs
-    names = {each.name for nodes in distinct for each in nodes}
+    names = {answer.name for nodes in distinct for answer in nodes}
     return refusals[0].cause.where or _place(sorted(names), zone_of)
 
 
@@ -294,7 +294,7 @@ class Likeness:
         """Any of these is shared by pods that are alike."""
         found: list[Hashable] = []
         if workload:
-            sizes = [(each.class_name, str(each.requested), each.spec.volume_name) for each in self._claims(pod)]
+            sizes = [(claim.class_name, str(claim.requested), claim.spec.volume_name) for claim in self._claims(pod)]
             asked = (pod.ordered_requests, pod.node_constraints, pod.priority, tuple(sizes))
             found.append((workload, message, *asked))
         refusers = diagnosis.rejecting_plugins() if diagnosis is not None else frozenset()
@@ -308,7 +308,7 @@ class Likeness:
         if diagnosis is None or diagnosis.refusal is not None:
             return pod.key
         where = diagnosis.first.tobytes(), diagnosis.bits.tobytes(), tuple(diagnosis.reasons)
-        classes = tuple((each.class_name, bool(each.spec.volume_name)) for each in self._claims(pod))
+        classes = tuple((claim.class_name, bool(claim.spec.volume_name)) for claim in self._claims(pod))
         amounts = pod.ordered_requests if self._rules.may_preempt(self._profile(pod), pod) else ()
         return message, where, classes, pod.node_constraints, pod.priority, amounts
 
@@ -329,4 +329,4 @@ class Likeness:
 
     def _claims(self, pod: PodInfo) -> Iterator[PersistentVolumeClaim]:
         known = (self._engine.cluster.storage.claims.get(key) for key in pod.claim_keys)
-        return (each for each in known if each is not None)
+        return (claim for claim in known if claim is not None)

@@ -204,7 +204,7 @@ class ChangeProposals:
                 != node.spec.taints
             ]
             told = (
-                f"take taint {key}{f'={value}' if value else ''}:{effect} off {named([each.name for each in changed])}"
+                f"take taint {key}{f'={value}' if value else ''}:{effect} off {named([node.name for node in changed])}"
             )
             yield _of_no_size(TAINT, told, changed)
 
@@ -252,7 +252,7 @@ class ChangeProposals:
         refused = {number for number, _ in self._refused("VolumeBinding")}
         wanted = {key for number in refused for each in self._alike[number] for key in each.pod.claim_keys()}
         found = (self._claims[key] for key in sorted(wanted - used) if key in self._claims)
-        return [each for each in found if not each.spec.volume_name]
+        return [claim for claim in found if not claim.spec.volume_name]
 
     def _unused_claims(self) -> Iterator[ClusterChange]:
         """Their room helps only pods that were refused for want of it."""
@@ -358,7 +358,7 @@ class ChangeProposals:
 
 
 def _smaller_change(claims: Sequence[PersistentVolumeClaim]) -> ClusterChange:
-    knobs = [claim_knob(each) for each in claims]
+    knobs = [claim_knob(claim) for claim in claims]
     old, class_name = claims[0].requested_size.value(), claims[0].class_name
     whose = f"claim {claims[0].key}" if len(claims) == 1 else f"each claim of class {class_name}"
     return ClusterChange(

@@ -90,7 +90,7 @@ class PendingGroup:
 
     def helped_by(self, change: Help) -> int:
         """How many of them a change lets in."""
-        return len({each.key for each in self.pods}.intersection(change.pods))
+        return len({pod.key for pod in self.pods}.intersection(change.pods))
 
     def whom_helps(self, change: Help) -> str:
         count = self.helped_by(change)
@@ -108,8 +108,8 @@ class PendingAnswer:
 
     def document(self) -> list[dict[str, Any]]:
         """One entry for each pod, as `explain` has it, with its cause and what would let it in."""
-        group_of = {each.key: group for group in self.groups for each in group.pods}
-        return [self._entry(each, group_of[each.key]) for each in self.pods]
+        group_of = {pod.key: group for group in self.groups for pod in group.pods}
+        return [self._entry(pod, group_of[pod.key]) for pod in self.pods]
 
     def _entry(self, each: PendingPod, group: PendingGroup) -> dict[str, Any]:
         message = group.message if not each.node else f"is on its way to {each.node}"
@@ -182,7 +182,7 @@ class PendingQuestion:
                 return because(causes.FITS, node=sent_to)
             info = PodInfo(pod)
             known = likeness.of(info, workload, message, diagnosis)
-            alike = next((self._alike[each] for each in known if each in self._alike), None)
+            alike = next((self._alike[hashable] for hashable in known if hashable in self._alike), None)
             if alike is not None:
                 return PendingPod(pod, workload, state, alike.refusals, explanation=alike.explanation)
             nearly = likeness.nearly(info, message, diagnosis)
@@ -190,27 +190,27 @@ class PendingQuestion:
             if alike is not None:
                 refusals = alike.refusals._replace(needs=likeness.needs(info, alike.refusals))
                 return PendingPod(pod, workload, state, refusals, explanation=alike.explanation)
-        found = self.sequence.decide(pod)
-        if found.node:
-            return because(causes.FITS, node=found.node, explanation=found)
-        cause = cause_of(PodInfo(pod), found, classes, places, lambda: self.sequence.explain_tolerant(pod))
-        made = PendingPod(pod, workload, state, cause, explanation=found)
-        self._explained_nodes += len(found.nodes)
-        if not self.explains_all and found.preemption is None:
+        explanation = self.sequence.decide(pod)
+        if explanation.node:
+            return because(causes.FITS, node=explanation.node, explanation=explanation)
+        cause = cause_of(PodInfo(pod), explanation, classes, places, lambda: self.sequence.explain_tolerant(pod))
+        made = PendingPod(pod, workload, state, cause, explanation=explanation)
+        self._explained_nodes += len(explanation.nodes)
+        if not self.explains_all and explanation.preemption is None:
             self._alike.update(dict.fromkeys(known, made))
             self._alike.setdefault(nearly, made)
         return made
 
     def _places(self) -> NodePlaces:
         nodes = [each for each in self.state.objects if isinstance(each, Node)]
-        zones = {each.name: each.metadata.labels.get(ZONE) or each.metadata.labels.get(BETA_ZONE, "") for each in nodes}
+        zones = {node.name: node.metadata.labels.get(ZONE) or node.metadata.labels.get(BETA_ZONE, "") for node in nodes}
         profile = next(iter(self.sequence.replay.engine.profiles.values()))
         order = {each.name: number for number, each in enumerate(profile.pipeline.filter)}
-        return NodePlaces(zones, order, {each.name: each for each in nodes})
+        return NodePlaces(zones, order, {node.name: node for node in nodes})
 
     def try_changes(self, step: Callable[[float], object] = lambda amount: None) -> None:
         """Try what might help the pods that wait; `step` is told of each try, and of 0 now and then within one."""
-        tried = [each for each in self._decided if each.cause.kind not in _NEVER_TRIED]
+        tried = [pending_pod for pending_pod in self._decided if pending_pod.cause.kind not in _NEVER_TRIED]
         waiting = [Waiting(each.pod, each.explanation) for each in tried if each.explanation is not None]
         trials = Trials(self.sequence, waiting, step)
         for change in ChangeProposals(waiting, self.sequence.replay.objects).all():
@@ -238,26 +238,26 @@ class PendingQuestion:
     def answer(self) -> PendingAnswer:
         helps = sorted(self._helps, key=lambda each: (-len(each.pods), each.rank, each.size, each.change))
         by_cause: dict[PendingCause, list[PendingPod]] = {}
-        for each in self._decided:
-            by_cause.setdefault(each.cause, []).append(each)
+        for pending_pod in self._decided:
+            by_cause.setdefault(pending_pod.cause, []).append(pending_pod)
         groups = [self._group(cause, pods, helps) for cause, pods in by_cause.items()]
         groups.sort(key=lambda group: (group.pods[0].fits, -len(group.pods), group.message))
         return PendingAnswer(self._decided, groups, helps, is_partial=not self._is_whole)
 
     def _group(self, cause: PendingCause, pods: Sequence[PendingPod], helps: Sequence[Help]) -> PendingGroup:
         needs: Counter[str] = Counter()
-        for each in pods:
-            needs.update(each.refusals.needs)
-        owners = list(dict.fromkeys(each.workload for each in pods if each.workload))
-        is_owned = all(each.workload for each in pods)
-        where = causes.common_place([each.refusals for each in pods], self._places().zone_of)
+        for pod in pods:
+            needs.update(pod.refusals.needs)
+        owners = list(dict.fromkeys(pod.workload for pod in pods if pod.workload))
+        is_owned = all(pod.workload for pod in pods)
+        where = causes.common_place([pod.refusals for pod in pods], self._places().zone_of)
         message = causes.sentence(cause, len(pods), owners if is_owned else (), needs, where)
-        told = (half_made_in(each.explanation.message) for each in pods if each.explanation is not None)
+        told = (half_made_in(pod.explanation.message) for pod in pods if pod.explanation is not None)
         stuck = list(dict.fromkeys(filter(None, told)))
         if stuck:
             more = f" {len(stuck) - 1:,} more are stuck in the same way." if len(stuck) > 1 else ""
             message = f"{message}. {stuck[0]}{more}"
-        keys = {each.key for each in pods}
+        keys = {pod.key for pod in pods}
         ordered = [
             help_
             for help_ in sorted(helps, key=lambda each: -len(keys.intersection(each.pods)))
@@ -287,8 +287,8 @@ _INDENT = 2
 
 def print_pending(answer: PendingAnswer, page: TextPage) -> None:
     """Write the answer; one that was interrupted says so elsewhere."""
-    count, fitting = len(answer.pods), sum(each.fits for each in answer.pods)
-    alone = sum(each.cause.kind == causes.NOBODY for each in answer.pods)
+    count, fitting = len(answer.pods), sum(pod.fits for pod in answer.pods)
+    alone = sum(pod.cause.kind == causes.NOBODY for pod in answer.pods)
     if not count:
         page.say(text("no pod is pending", style="bold green"))
         return
@@ -319,8 +319,8 @@ def print_pending(answer: PendingAnswer, page: TextPage) -> None:
 def _print_group(group: PendingGroup, page: TextPage) -> None:
     page.say(text(group.message, style="" if group.pods[0].fits else "bold red"))
     by_owner: dict[str, list[PendingPod]] = {}
-    for each in group.pods:
-        by_owner.setdefault(each.workload, []).append(each)
+    for pending_pod in group.pods:
+        by_owner.setdefault(pending_pod.workload, []).append(pending_pod)
     owned = {name: pods for name, pods in by_owner.items() if name}
     for name, pods in list(owned.items())[:_MOST_OWNERS]:
         page.say(text(f"{name} ({len(pods):,}): {_names(pods)}"), indent=_INDENT)
@@ -342,7 +342,7 @@ def _print_group(group: PendingGroup, page: TextPage) -> None:
 
 
 def _names(pods: list[PendingPod]) -> str:
-    return named([f"{each.key} → {each.node}" if each.node else each.key for each in pods])
+    return named([f"{pod.key} → {pod.node}" if pod.node else pod.key for pod in pods])
 
 
 def nearest_misses(group: PendingGroup) -> list[str]:
@@ -358,7 +358,7 @@ def summary(answer: PendingAnswer) -> dict[str, Any]:
     return {
         "partial": answer.is_partial,
         "decided": len(answer.pods),
-        "groups": [_group(each) for each in answer.groups],
+        "groups": [_group(group) for group in answer.groups],
         "wouldHelp": [each.document() for each in answer.helps],
     }
 
@@ -369,7 +369,7 @@ def _group(group: PendingGroup) -> dict[str, Any]:
         "cause": group.cause.document(),
         "message": group.message,
         "fits": group.pods[0].fits,
-        "pods": [_pod(each) for each in group.pods],
+        "pods": [_pod(pod) for pod in group.pods],
         "wouldHelp": [{"change": each.change, "pods": group.helped_by(each)} for each in group.helps],
     }
     if miss:

@@ -188,13 +188,13 @@ class Trials:
 
 
 def _row_filters(profile: Assembled) -> list[FilterPlugin]:
-    return [each for each in profile.pipeline.filter if each.row_local]
+    return [plugin for plugin in profile.pipeline.filter if plugin.row_local]
 
 
 def _refused_by_rows_alone(engine: Engine, waiting: Sequence[Waiting]) -> frozenset[Key]:
     """The pods that plugins refused which look at one node at a time: what happens elsewhere changes no such refusal,
     and other pods that find a place only make a node fuller."""
-    local = {id(profile): {each.name for each in _row_filters(profile)} for profile in engine.profiles.values()}
+    local = {id(profile): {plugin.name for plugin in _row_filters(profile)} for profile in engine.profiles.values()}
     refusers: dict[int, set[str]] = {}
     found: set[Key] = set()
     for each in waiting:
@@ -223,7 +223,7 @@ class _Concerned:
                 names.update(name for name, node in nodes if node is not None and matches(node.metadata.labels))
         rows = sorted(cluster.row_of[name] for name in names if name in cluster.row_of)
         self._rows = np.array(rows, dtype=np.intp)
-        self._filters = {id(each): list(reversed(_row_filters(each))) for each in engine.profiles.values()}
+        self._filters = {id(profile): list(reversed(_row_filters(profile))) for profile in engine.profiles.values()}
         """By profile; the one that refused the last pod comes first, as it mostly refuses the next."""
 
     def may_fit(self, pod: PodInfo) -> bool:

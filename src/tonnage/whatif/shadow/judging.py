@@ -71,7 +71,7 @@ def verdict_of(explanation: Explanation, theirs: str) -> ShadowVerdict:
     ours = explanation.node if explanation.schedulable else ""
     if theirs == ours:
         return ShadowVerdict(explanation.pod, theirs, ours, agreed=True)
-    by_name = {each.name: each for each in explanation.nodes}
+    by_name = {answer.name: answer for answer in explanation.nodes}
     there, here = by_name.get(theirs), by_name.get(ours)
     if not theirs:
         why = f"{ours} fits ({explanation.message})"
@@ -97,7 +97,7 @@ def _is_by_scoring(explanation: Explanation, there: NodeAnswer | None, here: Nod
     """True if no node beats theirs without the scores of VolumeBinding, which scores nothing with the gate off."""
     if there is None or here is None or not there.feasible:
         return False
-    best = max(each.total - each.scores.get(_SCORING, 0) for each in explanation.nodes if each.feasible)
+    best = max(answer.total - answer.scores.get(_SCORING, 0) for answer in explanation.nodes if answer.feasible)
     is_parted = there.scores.get(_SCORING, 0) < here.scores.get(_SCORING, 0)
     return is_parted and there.total - there.scores.get(_SCORING, 0) >= best
 
@@ -262,13 +262,13 @@ class Tally:
 
     def volumes_refused(self, verdict: ShadowVerdict, seen_by: str, claims: set[Key]) -> None:
         """A pod was placed where volumes are refused; `claims` grows as more become known."""
-        found = Refusal(verdict, seen_by, claims)
+        refusal = Refusal(verdict, seen_by, claims)
         self.refused += 1
         self.volumes += max(len(claims), 1)
-        self.avoided += found.is_avoided
+        self.avoided += refusal.is_avoided
         if len(self.refusals) < self.most_kept:
-            self.refusals.append(found)
-            self.say("refused", f"{verdict.pod} on {verdict.theirs}: {seen_by}; Tonnage {found.tonnage}")
+            self.refusals.append(refusal)
+            self.say("refused", f"{verdict.pod} on {verdict.theirs}: {seen_by}; Tonnage {refusal.tonnage}")
 
     def document(self, until: datetime) -> dict[str, Any]:
         """The answer for scripts; see docs/reference/json.md."""
@@ -278,7 +278,7 @@ class Tally:
             "decisions": self.decisions,
             "agreed": self.agreed,
             "ties": self.ties,
-            "differences": [each.document() for each in self.differences],
+            "differences": [difference.document() for difference in self.differences],
             "differencesByStorageCapacityScoring": self.by_scoring,
             "differencesLeftOut": self.differing - len(self.differences),
             "volumesRefused": {
@@ -286,7 +286,7 @@ class Tally:
                 "volumes": self.volumes,
                 "notJudged": len(self.unjudged),
                 "wouldHaveBeenAvoided": self.avoided,
-                "refusals": [each.document() for each in self.refusals],
+                "refusals": [refusal.document() for refusal in self.refusals],
                 "refusalsLeftOut": self.refused - len(self.refusals),
             },
             "unseen": self.unseen,
@@ -362,7 +362,7 @@ def show_differences(tally: Tally, page: TextPage, heads: tuple[str, str], more:
 
 def _refusals(tally: Tally, page: TextPage) -> None:
     shown = tally.refusals[:MOST_ROWS]
-    rows = [(each.verdict.pod, each.verdict.theirs, each.seen_by, each.tonnage) for each in shown]
+    rows = [(refusal.verdict.pod, refusal.verdict.theirs, refusal.seen_by, refusal.tonnage) for refusal in shown]
     page.table(FittedTable(("POD", "SENT TO", "SEEN BY", "TONNAGE"), "nwww", rows))
     page.more(tally.refused - len(shown), f"more{_JSON}")
 

@@ -165,7 +165,7 @@ class Shadow:
 
     def _claims(self, pod: Pod) -> Iterator[PersistentVolumeClaim]:
         found = (self._storage.claims.get(key) for key in pod.claim_keys())
-        return (each for each in found if each is not None)
+        return (claim for claim in found if claim is not None)
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 
@@ -323,9 +323,9 @@ class Shadow:
                 self._conclude(under_way, node)
 
     def _decide(self, pod: Pod) -> _UnderWay:
-        found = _UnderWay(pod, self.judge.decide(pod), self._clock.monotonic())
-        self._under_way[uid_of(pod)] = found
-        return found
+        under_way = _UnderWay(pod, self.judge.decide(pod), self._clock.monotonic())
+        self._under_way[uid_of(pod)] = under_way
+        return under_way
 
     def _conclude(self, under_way: _UnderWay, node: str) -> None:
         assert under_way.explanation is not None

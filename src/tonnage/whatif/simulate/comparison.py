@@ -87,7 +87,7 @@ class Comparison:
         found: dict[str, Any] = {}
         for name, others in self.others.items():
             documents = [self.results[name].document, *others]
-            flat = [{**each, **each["timeToRunning"]} for each in documents]
+            flat = [{**document, **document["timeToRunning"]} for document in documents]
             found[name] = {"seeds": len(flat)}
             for figure in SPREAD:
                 values = [each[figure] for each in flat if each[figure] is not None]
@@ -102,15 +102,15 @@ def compare(
     seeds: int = 1,
 ) -> Comparison:
     """Run one after the other, then again with further seeds. A stopped player gives a partial answer."""
-    found = Comparison(runs[0].seed if runs else 0)
+    comparison = Comparison(runs[0].seed if runs else 0)
     for run in runs:
         if player.is_stopped():
             break
-        found.results[run.name] = RunResult.of(run, player.play(run, progress(run.name)))
+        comparison.results[run.name] = RunResult.of(run, player.play(run, progress(run.name)))
         for more in range(1, seeds):
             if not player.is_stopped():
                 again = player.play(dataclasses.replace(run, seed=run.seed + more))
-                found.others.setdefault(run.name, []).append(run_document(again))
+                comparison.others.setdefault(run.name, []).append(run_document(again))
     explained: dict[tuple[str, int], dict[str, Any] | None] = {}
 
     def explain(run: Run, decided: AttemptMade | None) -> dict[str, Any] | None:
@@ -122,12 +122,12 @@ def compare(
             explained[key] = player.play(again).explanations.get(decided.number)
         return explained[key]
 
-    for one, other in combinations(found.results.values(), 2):
+    for one, other in combinations(comparison.results.values(), 2):
         if player.is_stopped():
             break
-        found.differences.append(_difference(one, other, explain))
-    found.is_partial = player.is_stopped()
-    return found
+        comparison.differences.append(_difference(one, other, explain))
+    comparison.is_partial = player.is_stopped()
+    return comparison
 
 
 Explain = Callable[[Run, AttemptMade | None], dict[str, Any] | None]
@@ -174,7 +174,7 @@ def _side(decided: AttemptMade | None, explanation: Mapping[str, Any] | None, no
         "node": decided.node or None,
         "at": round(decided.at_s, 3),
         "message": explanation["message"] if explanation is not None else "",
-        "why": _why(decided, {each["name"]: each for each in answers}, explanation, nodes),
+        "why": _why(decided, {answer["name"]: answer for answer in answers}, explanation, nodes),
         "nodes": shown,
         "volumes": {name: account for name, account in volumes.items() if name in names},
     }
@@ -231,7 +231,7 @@ def show(comparison: Comparison, page: TextPage) -> None:
     if not documents:
         return
     first = next(iter(documents.values()))
-    span = format_duration(max(float(each["seconds"]) for each in documents.values()))
+    span = format_duration(max(float(document["seconds"]) for document in documents.values()))
     page.say(text(f"seed {comparison.seed}, {first['arrived']:,} pods in {span} of virtual time"))
     page.blank()
     _print_figures(documents, page)
@@ -376,9 +376,9 @@ def _print_differences(differences: Sequence[Document], page: TextPage) -> None:
         return
     page.blank()
     page.say(text("WHERE THEY DIFFER", style="bold"))
-    for each in differences:
-        one, other = each["between"]
-        parting = each["parting"]
+    for difference in differences:
+        one, other = difference["between"]
+        parting = difference["parting"]
         if parting is None:
             page.say(text(f"{one}, {other}: nowhere; all decisions are the same"), indent=2)
             continue
@@ -386,7 +386,7 @@ def _print_differences(differences: Sequence[Document], page: TextPage) -> None:
         page.say(text(f"{one}, {other}: decision {parting['decision'] + 1:,}, at {at}"), indent=2)
         for name, side in parting["sides"].items():
             page.say(text(f"{name}: {_decided(side)}"), indent=5)
-        for name, waits in each["waitOnlyIn"].items():
+        for name, waits in difference["waitOnlyIn"].items():
             if waits["count"]:
                 page.say(text(f"at the end {waits['count']:,} wait in {name} alone: {_named(waits)}"), indent=5)
 

@@ -72,7 +72,7 @@ class Controllers:
     @property
     def not_made(self) -> int:
         """Number of requested pods that wait for earlier ones."""
-        return sum(len(each.deleted) + len(each.new) for each in self._to_come.values())
+        return sum(len(come.deleted) + len(come.new) for come in self._to_come.values())
 
     # -- ephemeral volumes --------------------------------------------------------------------------------------------
 
@@ -255,8 +255,8 @@ class VolumeBinder:
 
     def _is_ours(self, claim: PersistentVolumeClaim) -> bool:
         """True if an existing volume may be bound without the scheduler."""
-        found = self._world.get(StorageClass, claim.class_name or "")
-        return found is None or not found.waits_for_consumer
+        storage_class = self._world.get(StorageClass, claim.class_name or "")
+        return storage_class is None or not storage_class.waits_for_consumer
 
     def _serve(self, key: Key, made: PersistentVolume | None = None) -> None:
         """Take a claim's next step, as the PV binder does. With `made`, only this volume is considered."""

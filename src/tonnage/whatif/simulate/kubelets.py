@@ -179,9 +179,9 @@ class Kubelets:
 
     def open(self) -> None:
         """Initial pods take their slots; from then on CSINodes are corrected once a period."""
-        for each in self._world.all(VolumeAttachment):
-            place = (each.spec.node_name, each.spec.source.persistent_volume_name)
-            self._attachments.setdefault(place, []).append(each.key)
+        for attachment in self._world.all(VolumeAttachment):
+            place = (attachment.spec.node_name, attachment.spec.source.persistent_volume_name)
+            self._attachments.setdefault(place, []).append(attachment.key)
         for pod in self._world.pods():
             self.adopt(pod)
         for driver in self._world.all(CSIDriver):
@@ -274,7 +274,7 @@ class Kubelets:
         self._missing.pop(pod.uid, None)
         at = self._world.clock.now()
         ready = PodCondition(type="Ready", status="True", last_transition_time=at)
-        conditions = (*(each for each in now.status.conditions if each.type != "Ready"), ready)
+        conditions = (*(condition for condition in now.status.conditions if condition.type != "Ready"), ready)
         status = msgspec.structs.replace(now.status, phase="Running", conditions=conditions, start_time=at)
         running = self._world.put(renewed(now, status=status))
         self._world.watcher.running(running, self._world.born_s.get(pod.uid, 0.0))
@@ -320,8 +320,8 @@ class Kubelets:
         true = self._rebuilds.model.settings.of(driver).attach_slots
         if true is not None:
             return true
-        found = self._world.get(CSINode, node)
-        entry = found.driver(driver) if found is not None else None
+        csi_node = self._world.get(CSINode, node)
+        entry = csi_node.driver(driver) if csi_node is not None else None
         return entry.allocatable.count if entry is not None else None
 
     def _no_slot(self, pod: Pod, volume: PersistentVolume) -> None:
@@ -343,17 +343,17 @@ class Kubelets:
         return found.spec.node_allocatable_update_period_seconds or 0
 
     def _tick(self, driver: str) -> None:
-        for each in self._world.all(CSINode):
-            self._correct(each.name, driver)
+        for csi_node in self._world.all(CSINode):
+            self._correct(csi_node.name, driver)
         if period_s := self._period_s(driver):
             self._world.agenda.after(period_s, lambda: self._tick(driver), is_alarm=True)
 
     def _correct(self, node: str, driver: str) -> None:
         """Write the driver's true limit into the CSINode."""
-        found, true = self._world.get(CSINode, node), self._rebuilds.model.settings.of(driver).attach_slots
-        entry = found.driver(driver) if found is not None else None
-        if found is None or entry is None or true is None or entry.allocatable.count == true:
+        csi_node, true = self._world.get(CSINode, node), self._rebuilds.model.settings.of(driver).attach_slots
+        entry = csi_node.driver(driver) if csi_node is not None else None
+        if csi_node is None or entry is None or true is None or entry.allocatable.count == true:
             return
         corrected = msgspec.structs.replace(entry, allocatable=VolumeNodeResources(count=true))
-        drivers = (*(each for each in found.spec.drivers if each.name != driver), corrected)
-        self._world.put(renewed(found, spec=msgspec.structs.replace(found.spec, drivers=drivers)))
+        drivers = (*(each for each in csi_node.spec.drivers if each.name != driver), corrected)
+        self._world.put(renewed(csi_node, spec=msgspec.structs.replace(csi_node.spec, drivers=drivers)))

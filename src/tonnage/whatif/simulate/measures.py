@@ -203,16 +203,16 @@ def run_document(measured: Measures) -> dict[str, Any]:
         ],
         "samples": [
             {
-                "at": round(each.at_s, 3),
-                "usedBytes": each.used_bytes,
-                "totalBytes": each.total_bytes,
-                "utilisation": round(each.utilisation, 4),
-                "fragmentation": round(each.fragmentation, 4),
-                "running": each.running,
-                "waiting": each.waiting,
-                "refusedVolumes": each.refused,
+                "at": round(sample.at_s, 3),
+                "usedBytes": sample.used_bytes,
+                "totalBytes": sample.total_bytes,
+                "utilisation": round(sample.utilisation, 4),
+                "fragmentation": round(sample.fragmentation, 4),
+                "running": sample.running,
+                "waiting": sample.waiting,
+                "refusedVolumes": sample.refused,
             }
-            for each in measured.samples
+            for sample in measured.samples
         ],
         "disks": disk_documents(world.storage, world.engine.held),
     }

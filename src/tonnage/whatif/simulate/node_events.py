@@ -38,10 +38,10 @@ def eviction_refusal(
 
     `pods` returns all pods; it is called only if a budget selects the pod. `find` looks up workloads.
     """
-    meant = [each for each in budgets if each.namespace == pod.namespace and guards(each, pod)]
+    meant = [budget for budget in budgets if budget.namespace == pod.namespace and guards(budget, pod)]
     if not meant:
         return ""
-    counted = [codec.to_doc(with_true_status(each, pods(), find, now)) for each in meant]
+    counted = [codec.to_doc(with_true_status(budget, pods(), find, now)) for budget in meant]
     doc = codec.to_doc(pod)
     doc.setdefault("status", {})["phase"] = pod.status.phase  # a typed pod omits the default phase
     try:
@@ -86,7 +86,7 @@ class NodeEvents:
 
     def _is_lost(self, name: str) -> bool:
         node = self._world.get(Node, name)
-        return node is not None and any(each.key == UNREACHABLE for each in node.spec.taints)
+        return node is not None and any(taint.key == UNREACHABLE for taint in node.spec.taints)
 
     # -- nodes --------------------------------------------------------------------------------------------------------
 
@@ -202,7 +202,7 @@ class NodeEvents:
         node = self._world.get(Node, name)
         if node is None:
             return []
-        return [each for each in self._world.all(PersistentVolume) if self._rebuilds.model.is_home(each, node)]
+        return [volume for volume in self._world.all(PersistentVolume) if self._rebuilds.model.is_home(volume, node)]
 
     def _change(
         self,
@@ -215,8 +215,8 @@ class NodeEvents:
         node = self._world.get(Node, name)
         if node is None:
             return
-        kept = tuple(each for each in node.spec.taints if each.key not in without_taints)
-        added = tuple(each for each in taints if each not in kept)
+        kept = tuple(taint for taint in node.spec.taints if taint.key not in without_taints)
+        added = tuple(taint for taint in taints if taint not in kept)
         spec = msgspec.structs.replace(
             node.spec,
             unschedulable=node.spec.unschedulable if unschedulable is None else unschedulable,

@@ -104,7 +104,7 @@ class Player:
             elif isinstance(event, Apply):
                 self.created(event, self.creation(), [])
                 nodes_of = [each for each in event.objects if str(each.get("kind", "")) == "Node"]
-                applied.update(str(each.get("metadata", {}).get("name", "")) for each in nodes_of)
+                applied.update(str(node.get("metadata", {}).get("name", "")) for node in nodes_of)
                 nodes |= applied
             elif isinstance(event, NodeEvent):
                 if event.node not in nodes:
@@ -142,7 +142,7 @@ class Player:
     def play(self, run: Run, progress: Progress = lambda amount: None) -> Measures:
         play = Play(self, run)
         measured = play.to_end(progress)
-        self.warnings += [each for each in play.warnings if each not in self.warnings]
+        self.warnings += [warning for warning in play.warnings if warning not in self.warnings]
         return measured
 
 
@@ -183,7 +183,7 @@ class Play:
         """By uid: how long a pod with a limited lifetime runs."""
         self._owners: dict[str, tuple[str, Key]] = {}
         """By uid: the workload of each pod that arrived."""
-        self._daemons = {each.key: each for each in state.workloads if isinstance(each, DaemonSet)}
+        self._daemons = {workload.key: workload for workload in state.workloads if isinstance(workload, DaemonSet)}
         self._last_s = 0.0
         self._coming = 0
         for event in self._scenario.events:
@@ -383,5 +383,5 @@ class Play:
         """True if a DaemonSet has pods: one that arrives later has none yet."""
         if f"DaemonSet/{daemons.key}" in self._replicas:
             return True
-        owned = (each.metadata.controller for each in self.world.pods() if each.namespace == daemons.namespace)
-        return any(each is not None and each.uid == daemons.uid for each in owned)
+        owned = (pod.metadata.controller for pod in self.world.pods() if pod.namespace == daemons.namespace)
+        return any(owner is not None and owner.uid == daemons.uid for owner in owned)

@@ -120,13 +120,13 @@ class PlayedCluster:
         last = self.courses.last(replica.pod)
         pod = self.world.now(last) or last
         runs = pod.status.phase == "Running"
-        is_made = any(self.world.volume_of(each.key) is not None for each in replica.claims)
+        is_made = any(self.world.volume_of(claim.key) is not None for claim in replica.claims)
         return PlayedReplica(pod, pod.spec.node_name if runs else "", victims, not runs and is_made)
 
     def explain(self, pod: Pod) -> Explanation:
-        found = self.world.engine.explain(pod)
-        found.held_back = self._nobody(pod.spec.scheduler_name) or found.held_back
-        return found
+        explanation = self.world.engine.explain(pod)
+        explanation.held_back = self._nobody(pod.spec.scheduler_name) or explanation.held_back
+        return explanation
 
     def as_replay(self) -> Replay:
         """Its current objects as a replay, for decisions that leave the cluster unchanged."""
@@ -178,8 +178,8 @@ class PlayedCluster:
     def _placed_in(self, disk: Disk, turns: Sequence[int], order: Sequence[int]) -> int:
         """How many replicas a driver with this order of pools creates, if the claims come in these turns."""
         free, count, here = list(disk.pools), 0, self._asked_of(disk)
-        claims = [each for each in self._in_turn(turns) if each.key in here]
-        while claims and all(self._place(disk, free, order, each) is not None for each in claims):
+        claims = [claim for claim in self._in_turn(turns) if claim.key in here]
+        while claims and all(self._place(disk, free, order, claim) is not None for claim in claims):
             count += 1
         return count
 
@@ -210,7 +210,7 @@ class PlayedCluster:
         storage = self.world.storage
         classes, claims = storage.classes_of(disk), self._replica.claims if self._replica is not None else ()
         return {
-            each.key: Ask(storage.taken_bytes(each), storage.kept_bytes(each.class_name), each.class_name)
-            for each in claims
-            if each.class_name in classes
+            claim.key: Ask(storage.taken_bytes(claim), storage.kept_bytes(claim.class_name), claim.class_name)
+            for claim in claims
+            if claim.class_name in classes
         }

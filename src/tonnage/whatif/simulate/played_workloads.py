@@ -69,5 +69,5 @@ class PlayedWorkloads:
         if scheduler not in self._names:
             self._names.add(scheduler)
             self._note(asks_for_another(pod))
-        found = self._cluster.courses.explained.get(pod.uid) or self._cluster.explain(pod)
-        return PodAnswer(pod.key, name, state, found.node if found.schedulable else "", found)
+        explanation = self._cluster.courses.explained.get(pod.uid) or self._cluster.explain(pod)
+        return PodAnswer(pod.key, name, state, explanation.node if explanation.schedulable else "", explanation)

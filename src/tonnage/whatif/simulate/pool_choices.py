@@ -130,13 +130,13 @@ def _takes(pool: Pool, ask: Ask) -> bool:
 
 
 def _hold(pools: Pools, asks: Asks) -> bool:
-    kept, search = max(each.kept for each in asks), SearchBudget(_PACKING_STEPS)
-    free = tuple(each.free - kept for each in pools)
-    if len({each.classes for each in pools}) == 1:
-        return fits_one(free, tuple(each.size for each in asks), search)
-    names = sorted({each.class_name for each in asks})
+    kept, search = max(ask.kept for ask in asks), SearchBudget(_PACKING_STEPS)
+    free = tuple(pool.free - kept for pool in pools)
+    if len({pool.classes for pool in pools}) == 1:
+        return fits_one(free, tuple(ask.size for ask in asks), search)
+    names = sorted({ask.class_name for ask in asks})
     reaches = [PoolReach(tuple(at for at, pool in enumerate(pools) if name in pool.classes)) for name in names]
-    pieces = pieces_of((each.size, names.index(each.class_name)) for each in asks)
+    pieces = pieces_of((ask.size, names.index(ask.class_name)) for ask in asks)
     return shared_places(SharedPools(free, tuple(reaches)), pieces, search=search) is not None
 
 

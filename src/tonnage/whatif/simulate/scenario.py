@@ -142,7 +142,7 @@ def read_scenario(path: Path) -> Scenario:
 def scenario_of(given: GivenText) -> Scenario:
     path, data = given.name, given.data
     twice: list[str] = []
-    documents = [each for each in documents_of(data, path, twice) if each is not None]
+    documents = [document for document in documents_of(data, path, twice) if document is not None]
     if twice:
         told = twice[0].removeprefix(f"{path}, ").removesuffix("; the last counts")
         raise BrokenScenario(path, "", told, "write it once")
@@ -202,7 +202,7 @@ class _Reader:
             names = objects if isinstance(objects, list) else [objects]
             if not names:
                 raise self._broken(field, "names no node", f"write {what}: node-1, or a list of nodes")
-            return [NodeEvent(at_s, what, self._text(field, each), field) for each in names]
+            return [NodeEvent(at_s, what, self._text(field, name), field) for name in names]
         if what == "join":
             return [self._join(at_s, field, objects)]
         if not isinstance(objects, list) or not objects:

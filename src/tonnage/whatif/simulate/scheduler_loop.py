@@ -160,21 +160,21 @@ class SchedulerLoop:
         """Update the budgets' statuses, which preemption reads and a controller would maintain."""
         budgets = self._world.all(PodDisruptionBudget)
         pods = self._world.pods() if budgets else []
-        for each in budgets:
-            self._world.put(with_true_status(each, pods, self._world.find, self._world.clock.now()))
+        for budget in budgets:
+            self._world.put(with_true_status(budget, pods, self._world.find, self._world.clock.now()))
 
     def _preempt(self, queued: QueuedPod, outcome: PostFilterOutcome, plugins: Iterable[str]) -> None:
         """Delete the victims; the pod is nominated to their node, and waits until they are gone."""
-        plugin, found, engine = outcome.plugin, outcome.result, self._engine
+        plugin, result, engine = outcome.plugin, outcome.result, self._engine
         if plugin is None:
             return
-        victims = [each for each in found.victims if not each.is_terminating]
+        victims = [pod for pod in result.victims if not pod.is_terminating]
         if victims:
             engine.preemption_begins(plugin, queued.info)
-        if not self._requeue(queued, plugins, found.nominated_node or None):
+        if not self._requeue(queued, plugins, result.nominated_node or None):
             engine.preemption_ends(plugin, queued.info)
             return
-        engine.make_way(found.nominated_node, below=queued.info.priority)
+        engine.make_way(result.nominated_node, below=queued.info.priority)
 
         def go() -> None:
             for victim in victims:
@@ -271,8 +271,8 @@ class SchedulerLoop:
         return self._world.put(patched(current, patch))
 
     async def settled(self, check: Callable[[], Status | None], timeout_s: float) -> Status:
-        found = check()
-        return found if found is not None else await BindingWait(check, timeout_s)
+        status = check()
+        return status if status is not None else await BindingWait(check, timeout_s)
 
     def is_gone(self, pod: PodInfo) -> bool:
         return is_over(pod, self._world.get(Pod, pod.key))

@@ -117,14 +117,14 @@ class StorageModel:
             self._drivers[found.name] = found
 
     def _know_capacity(self, found: CSIStorageCapacity) -> None:
-        told = self._told.get(found.key)
+        capacity = self._told.get(found.key)
         self._told[found.key] = found
-        if told is None:
+        if capacity is None:
             disk = self.disks.add(found, self._classes)
             if self._refused:
                 self.agenda.after(0.0, lambda: self.changed(disk, has_room=True))
             self._rules_of(found)[found.key] = found
-        elif _figures(told) != _figures(found):
+        elif _figures(capacity) != _figures(found):
             # Somebody else wrote new figures: the disk is changed to them, less what stands on it.
             disk = self.disks.by_object[found.key]
             disk.change_to(found)
@@ -165,16 +165,16 @@ class StorageModel:
         return self._topology(disk) is not None and len(self.reach().admitted(self.affinity(disk).required)) == 1
 
     def _topology(self, disk: Disk) -> LabelSelector | None:
-        told = self._told.get(disk.objects[0])
-        return told.node_topology if told is not None else None
+        capacity = self._told.get(disk.objects[0])
+        return capacity.node_topology if capacity is not None else None
 
     def _provisioner(self, class_name: str) -> str:
-        found = self._classes.get(class_name)
-        return found.provisioner if found is not None else ""
+        storage_class = self._classes.get(class_name)
+        return storage_class.provisioner if storage_class is not None else ""
 
     def _checks_capacity(self, class_name: str, driver: str) -> bool:
-        found = self._classes.get(class_name)
-        return found is not None and found.checks_capacity(self._drivers.get(driver))
+        storage_class = self._classes.get(class_name)
+        return storage_class is not None and storage_class.checks_capacity(self._drivers.get(driver))
 
     def rebuilds(self, volume: PersistentVolume) -> bool:
         return volume.spec.csi is not None and rebuilds_volumes(self._drivers.get(volume.spec.csi.driver))
@@ -200,7 +200,7 @@ class StorageModel:
     def numbers_for(self, disk: Disk, class_name: str) -> list[int]:
         """The pools of a disk, by number, that a class draws from."""
         told = (self._told.get(key) for key in disk.objects)
-        keys = [each.key for each in told if each is not None and each.storage_class_name == class_name]
+        keys = [capacity.key for capacity in told if capacity is not None and capacity.storage_class_name == class_name]
         found = {number for key in keys for number in disk.numbers_of(key)}
         return sorted(found) if found else list(range(len(disk.pools)))
 
@@ -246,9 +246,9 @@ class StorageModel:
             disk.claims[name] = claim.uid
             self.changed(disk)
             affinity = self.affinity(disk)
-        found = self._classes.get(class_name)
-        reclaim = found.reclaim_policy if found is not None else "Delete"
-        made_bytes = volume_size(rules_of(found), claim.requested_size.value(), is_block=claim.spec.is_block)
+        storage_class = self._classes.get(class_name)
+        reclaim = storage_class.reclaim_policy if storage_class is not None else "Delete"
+        made_bytes = volume_size(rules_of(storage_class), claim.requested_size.value(), is_block=claim.spec.is_block)
         self.objects.put(made_volume(name, claim, driver, made_bytes, affinity, reclaim))
         self.objects.put(bound_claim(claim, name))
 
@@ -286,7 +286,7 @@ class StorageModel:
 
     def classes_of(self, disk: Disk) -> list[str]:
         told = (self._told.get(key) for key in disk.objects)
-        return sorted({each.storage_class_name for each in told if each is not None})
+        return sorted({capacity.storage_class_name for capacity in told if capacity is not None})
 
     def home_node(self, volume: PersistentVolume) -> Node | None:
         """The only node that can use a volume; for one that may move, the node where it is attached or was selected."""
@@ -296,9 +296,9 @@ class StorageModel:
             if claim is None or not self.rebuilds(volume):
                 return None
             attached = {
-                each.spec.node_name
-                for each in self.objects.all(VolumeAttachment)
-                if each.status.attached and each.spec.source.persistent_volume_name == volume.name
+                attachment.spec.node_name
+                for attachment in self.objects.all(VolumeAttachment)
+                if attachment.status.attached and attachment.spec.source.persistent_volume_name == volume.name
             }
             home = min(attached) if attached and claim.selected_node not in attached else claim.selected_node
             return self.objects.get(Node, home) if home else None
@@ -350,25 +350,25 @@ class StorageModel:
                 if claim is not None:
                     self.claim_changed(claim)
         for key in disk.objects:
-            told = self._told.get(key)
-            if told is None or key in self._stale:
+            capacity = self._told.get(key)
+            if capacity is None or key in self._stale:
                 continue
             self._stale.add(key)
-            settings = self.settings.of(self._provisioner(told.storage_class_name))
+            settings = self.settings.of(self._provisioner(capacity.storage_class_name))
             self.agenda.after(settings.refresh_delay_s, lambda key=key: self._publish(key))  # type: ignore[misc]
 
     def publish_all(self) -> None:
         """Publish the initial figures: a driver that overstates them has done so before."""
-        for key, told in tuple(self._told.items()):
-            if self.settings.of(self._provisioner(told.storage_class_name)).overstates != 1.0:
+        for key, capacity in tuple(self._told.items()):
+            if self.settings.of(self._provisioner(capacity.storage_class_name)).overstates != 1.0:
                 self._publish(key)
 
     def _publish(self, key: Key) -> None:
         self._stale.discard(key)
-        told, disk = self._told.get(key), self.disks.by_object.get(key)
-        if told is not None and disk is not None:
-            overstates = self.settings.of(self._provisioner(told.storage_class_name)).overstates
-            shown = figures(told, disk, overstates, self.agenda.clock.now())
+        capacity, disk = self._told.get(key), self.disks.by_object.get(key)
+        if capacity is not None and disk is not None:
+            overstates = self.settings.of(self._provisioner(capacity.storage_class_name)).overstates
+            shown = figures(capacity, disk, overstates, self.agenda.clock.now())
             self._told[key] = shown  # before the write: these are our own figures
             self.objects.put(shown)
 

@@ -85,7 +85,7 @@ class World(WorldState):
         """True if the live scheduler has seen the figures include the volumes of these claims: they were there before
         it was asked, and it keeps nothing back for them."""
         volumes = [self.volume_of(key) for key in hold.claims]
-        created = [each.metadata.creation_timestamp if each is not None else None for each in volumes]
+        created = [volume.metadata.creation_timestamp if volume is not None else None for volume in volumes]
         now = self.clock.now()
         return not any(key in known for key in hold.claims) and all(
             at is not None and (now - at).total_seconds() >= _ASKED_WITHIN_S for at in created
@@ -95,7 +95,7 @@ class World(WorldState):
         self.storage.open(self.objects)
         for pod in self.pods():
             self._keep(pod, is_new=True)
-        self._take_unseen(each for holds in unseen.values() for each in holds)
+        self._take_unseen(hold for holds in unseen.values() for hold in holds)
         self.storage.publish_all()
         self.binder.open()
         self.kubelets.open()

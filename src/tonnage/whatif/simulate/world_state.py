@@ -128,7 +128,7 @@ class WorldState:
         self.agenda = Agenda(self.clock)
         self.objects = ReplayObjects(self.clock)
         self.objects.load(found)
-        self.workloads = {(type(each).__name__, each.key): each for each in workloads}
+        self.workloads = {(type(workload).__name__, workload.key): workload for workload in workloads}
         """By kind and key: workloads that decisions do not read; budgets need their sizes."""
         self.sizes: dict[tuple[str, Key], int] = {}
         """How many pods a workload wants now, whatever its initial object says."""

@@ -281,7 +281,7 @@ class AttachedVolumes:
             self._on_node.put(new.spec.node_name, new.name, new)
             self._of_volume.put(new.spec.source.persistent_volume_name, new.name, new)
         if old is None or new is None or old.spec != new.spec:
-            self._look_again((), [each.spec.node_name for each in (old, new) if each is not None])
+            self._look_again((), [attachment.spec.node_name for attachment in (old, new) if attachment is not None])
 
     def _look_again(self, claims: Iterable[Key], nodes: Iterable[str] = ()) -> None:
         """Mark the pods that mount these claims, and the rows of these nodes."""

@@ -103,10 +103,10 @@ def id_of_claim(claim: PersistentVolumeClaim, storage: Storage) -> VolumeId | No
     volume = _named(claim, storage)
     if volume is not None:
         return id_of_volume(volume)
-    found = storage.classes.get(claim.class_name)
-    if found is None or _DRIVERS.get(found.provisioner) in _NOT_COUNTED:
+    storage_class = storage.classes.get(claim.class_name)
+    if storage_class is None or _DRIVERS.get(storage_class.provisioner) in _NOT_COUNTED:
         return None
-    driver = csi_driver_of(found.provisioner)
+    driver = csi_driver_of(storage_class.provisioner)
     return VolumeId(driver, "", claim.key) if driver else None
 
 
@@ -130,8 +130,8 @@ def is_told_in_tree(claim: PersistentVolumeClaim, storage: Storage) -> bool:
     volume = _named(claim, storage)
     if volume is not None:
         return volume.spec.csi is None
-    found = storage.classes.get(claim.class_name)
-    return found is not None and found.provisioner in _DRIVERS
+    storage_class = storage.classes.get(claim.class_name)
+    return storage_class is not None and storage_class.provisioner in _DRIVERS
 
 
 def _named(claim: PersistentVolumeClaim, storage: Storage) -> PersistentVolume | None:

@@ -168,7 +168,7 @@ class ClassCapacity:
                 reading.write(entry.number, entry.capacity)
         if self._width != self._cluster.capacity:
             self._width = self._cluster.capacity
-            self.layers = [each if len(each) >= self._width else self._widened(each) for each in self.layers]
+            self.layers = [layer if len(layer) >= self._width else self._widened(layer) for layer in self.layers]
         return reading
 
     def _widened(self, layer: Numbers) -> Numbers:
@@ -284,14 +284,14 @@ def member_of(capacity: CSIStorageCapacity, class_name: str) -> CSIStorageCapaci
     """The member of one class."""
     if not isinstance(capacity, JoinedCapacity):
         return capacity
-    return next((each for each in members_of(capacity) if each.storage_class_name == class_name), capacity)
+    return next((member for member in members_of(capacity) if member.storage_class_name == class_name), capacity)
 
 
 def room_of_members(capacity: CSIStorageCapacity, room_of: Callable[[CSIStorageCapacity], Room]) -> Room:
     """What claims may take from all members at once: the smallest of each pool, largest pool first."""
     if not isinstance(capacity, JoinedCapacity):
         return room_of(capacity)
-    rooms = [room_of(each) for each in capacity.members]
+    rooms = [room_of(member) for member in capacity.members]
     if not all(room.is_known for room in rooms):
         return NO_ROOM
     pools = tuple(min(each) for each in zip(*(room.pools for room in rooms), strict=False))
@@ -317,7 +317,7 @@ class JointCapacity(ClassCapacity):
             self.take_out(self._joined.pop(uids))
         for uids, (members, rows) in wanted.items():
             entry = self._joined.get(uids)
-            now = [each.capacity for each in members]
+            now = [member.capacity for member in members]
             if entry is None:
                 entry = self._joined[uids] = CapacityEntry(_joined(now), NO_ROWS)
                 self.put_in(entry)
@@ -330,7 +330,7 @@ class JointCapacity(ClassCapacity):
     def member_changed(self, new: CSIStorageCapacity) -> None:
         """Read the new figures of one member."""
         for entry in self._with_member(identity(new)):
-            members = [new if identity(each) == identity(new) else each for each in members_of(entry.capacity)]
+            members = [new if identity(member) == identity(new) else member for member in members_of(entry.capacity)]
             entry.capacity = _joined(members)
             self.rewrite(entry)
 
@@ -358,13 +358,13 @@ def _topology(entry: CapacityEntry) -> Topology:
 
 
 def _uids(members: Sequence[CapacityEntry]) -> tuple[str, ...]:
-    return tuple(identity(each.capacity) for each in members)
+    return tuple(identity(entry.capacity) for entry in members)
 
 
 def _joined(members: Sequence[CSIStorageCapacity]) -> JoinedCapacity:
-    metadata = StampedMeta(name=" + ".join(each.key for each in members), uid="+".join(map(identity, members)))
+    metadata = StampedMeta(name=" + ".join(capacity.key for capacity in members), uid="+".join(map(identity, members)))
     return JoinedCapacity(
         metadata=metadata,
-        storage_class_name=joint_name([each.storage_class_name for each in members]),
+        storage_class_name=joint_name([capacity.storage_class_name for capacity in members]),
         members=tuple(members),
     )

@@ -54,8 +54,8 @@ class CapacityGroups:
 
     def name_of(self, class_name: str) -> str:
         """The capacity group of a class by its annotation; empty for none."""
-        found = self._storage.classes.get(class_name)
-        return found.capacity_group if found is not None else ""
+        storage_class = self._storage.classes.get(class_name)
+        return storage_class.capacity_group if storage_class is not None else ""
 
     def of(self, class_name: str) -> Hashable | None:
         """The identity of a class's family; None for a class that is alone."""
@@ -108,7 +108,7 @@ class CapacityGroups:
     # -- storage events -----------------------------------------------------------------------------------------------
 
     def _links_changed(self, class_names: Collection[str]) -> None:
-        families = {each for name in class_names for each in self._families.get(name, ())}
+        families = {family for name in class_names for family in self._families.get(name, ())}
         self._families.clear()
         for changed in self.on_change:
             changed({*class_names, *families})

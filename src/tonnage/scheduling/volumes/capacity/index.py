@@ -67,8 +67,8 @@ class CapacityIndex:
         self._anchored: Shelf[_Anchor, Key, CapacityEntry] = Shelf()
         """Objects by a label that a node must have to be reached. Objects that require no label are under ""."""
         self._seen = cluster.node_changes.tick
-        for each in cluster.storage.capacities.values():
-            self._changed(None, each)
+        for capacity in cluster.storage.capacities.values():
+            self._changed(None, capacity)
         cluster.storage.on_change(CSIStorageCapacity, self._changed)
         for driver in cluster.storage.drivers.values():
             warn_of_rules(driver, self._warned)
@@ -92,15 +92,15 @@ class CapacityIndex:
         return found
 
     def _joint_of(self, name: str, class_names: list[str]) -> JointCapacity:
-        found = self._joint.get(name)
-        if found is None:
-            found = self._joint[name] = JointCapacity(
-                self._cluster, [self.of(each) for each in class_names], self.search
+        joint_capacity = self._joint.get(name)
+        if joint_capacity is None:
+            joint_capacity = self._joint[name] = JointCapacity(
+                self._cluster, [self.of(class_name) for class_name in class_names], self.search
             )
-            found.choose_by(self.policy_of(class_names))
-        if found.is_stale:
-            found.follow()
-        return found
+            joint_capacity.choose_by(self.policy_of(class_names))
+        if joint_capacity.is_stale:
+            joint_capacity.follow()
+        return joint_capacity
 
     def policy_of(self, class_names: Iterable[str]) -> PoolPolicy:
         """The common pool policy of these classes and of all classes of their capacity groups."""
@@ -113,8 +113,8 @@ class CapacityIndex:
         row = self._cluster.row_of.get(node_name)
         if row is None:
             return ()
-        found = self.of(class_name)
-        return tuple(found.entries[number].capacity for number in found.numbers_at(row))
+        class_capacity = self.of(class_name)
+        return tuple(class_capacity.entries[number].capacity for number in class_capacity.numbers_at(row))
 
     def reaches(self, uid: str, class_name: str, row: int) -> bool:
         """True if the object with this `identity` is of the class and reaches the row."""
@@ -151,7 +151,7 @@ class CapacityIndex:
         """The entry, and those of objects that are connected with it by the ids of their pools."""
         if not self.groups.ids.links:
             return [entry]
-        uids = (identity(each) for each in self.groups.ids.connected(entry.capacity))
+        uids = (identity(capacity) for capacity in self.groups.ids.connected(entry.capacity))
         others = [self._entries[uid] for uid in uids if uid in self._entries]
         return [entry, *(each for each in others if each is not entry and each.number != NOTHING)]
 
@@ -258,14 +258,14 @@ class CapacityIndex:
         if isinstance(changed, slice) and changed.stop - changed.start == cluster.size > 1:
             for entry in self._entries.values():
                 entry.rows = self.rows_reached(entry.capacity)
-            for each in self._classes.values():
-                each.rebuild()
+            for class_capacity in self._classes.values():
+                class_capacity.rebuild()
             self._join_again()
             return
         for row in row_numbers(changed).tolist():
             node = cluster.nodes[row]
             reaching = set(self._reaching(node.metadata.labels)) if node is not None else set()
-            is_changed = [each.set_row(row, reaching) for each in self._classes.values()]
+            is_changed = [class_capacity.set_row(row, reaching) for class_capacity in self._classes.values()]
             if any(is_changed):
                 self._join_again()
 
@@ -283,9 +283,9 @@ def _anchors(topology: LabelSelector | None) -> tuple[_Anchor, ...]:
         return ()
     for key, value in topology.match_labels.items():
         return ((key, value),)
-    for each in topology.match_expressions:
-        if each.operator == "In" and each.values:
-            return tuple((each.key, value) for value in dict.fromkeys(each.values))
+    for requirement in topology.match_expressions:
+        if requirement.operator == "In" and requirement.values:
+            return tuple((requirement.key, value) for value in dict.fromkeys(requirement.values))
     return (("", ""),)
 
 

@@ -86,8 +86,8 @@ class PoolIds:
     def least_of(self, objects: Sequence[CSIStorageCapacity]) -> dict[str, int]:
         """Free bytes by pool, the least that one of the objects tells."""
         found: dict[str, int] = {}
-        for each in objects:
-            for pool, free in zip(pool_ids_of(each), told_pools(each), strict=True):
+        for capacity in objects:
+            for pool, free in zip(pool_ids_of(capacity), told_pools(capacity), strict=True):
                 found[pool] = min(free, found.get(pool, free))
         return found
 
@@ -101,11 +101,11 @@ class PoolIds:
             return
         before = set(self.links)
         if old is not None and old.key in self._ids:
-            self.touched.update(each.key for each in self.connected(old))
+            self.touched.update(capacity.key for capacity in self.connected(old))
             self._take(old)
         if new is not None and ids and new.node_topology is not None:
             self._put(new, ids)
-            self.touched.update(each.key for each in self.connected(new))
+            self.touched.update(capacity.key for capacity in self.connected(new))
         self._tell(before)
 
     def _class_changed(self, old: StorageClass | None, new: StorageClass | None) -> None:
@@ -114,13 +114,13 @@ class PoolIds:
         if changed is None or (old is not None and new is not None and old.provisioner == new.provisioner):
             return
         before = set(self.links)
-        for each in [each for each in self._storage.capacities.values() if each.storage_class_name == changed.name]:
-            if each.key in self._ids:
-                _, ids = self._ids[each.key]
-                self.touched.update(each.key for each in self.connected(each))
-                self._take(each)
-                self._put(each, ids)
-                self.touched.update(each.key for each in self.connected(each))
+        for capacity in [each for each in self._storage.capacities.values() if each.storage_class_name == changed.name]:
+            if capacity.key in self._ids:
+                _, ids = self._ids[capacity.key]
+                self.touched.update(capacity.key for capacity in self.connected(capacity))
+                self._take(capacity)
+                self._put(capacity, ids)
+                self.touched.update(capacity.key for capacity in self.connected(capacity))
         self._tell(before)
 
     def _place(self, capacity: CSIStorageCapacity) -> _Place:

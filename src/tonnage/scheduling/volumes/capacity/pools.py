@@ -96,7 +96,7 @@ def told_pools(capacity: CSIStorageCapacity) -> tuple[int, ...]:
     found = capacity.available_capacities
     if not found and AVAILABLE_CAPACITIES in capacity.metadata.annotations:
         found = _annotated(capacity)
-    return tuple([each.value() for each in found])
+    return tuple([quantity.value() for quantity in found])
 
 
 def listed_pools(capacity: CSIStorageCapacity) -> tuple[int, ...]:
@@ -136,8 +136,8 @@ def room_without_gate(capacity: CSIStorageCapacity) -> Room:
 
 def volume_limit(capacity: CSIStorageCapacity) -> int | None:
     """The largest allowed volume: `maximumVolumeSize` if set (even if it exceeds `capacity`), else `capacity`."""
-    told = capacity.maximum_volume_size if capacity.maximum_volume_size is not None else capacity.capacity
-    return None if told is None else told.value()
+    quantity = capacity.maximum_volume_size if capacity.maximum_volume_size is not None else capacity.capacity
+    return None if quantity is None else quantity.value()
 
 
 def largest_volume(capacity: CSIStorageCapacity) -> int:

@@ -301,19 +301,19 @@ class Reading:
             return Grade.NONE
         if capacity is not None and view is not None:
             name = capacity.storage_class_name
-            found = view.grade(sizes, name, search, with_order=with_order, is_held=not is_unheld)
+            grade = view.grade(sizes, name, search, with_order=with_order, is_held=not is_unheld)
         elif not pools or sizes[0] > room.claim_limit_beside(promised):
             return Grade.NONE
         elif is_graded:
-            found = grade_one(pools, sizes, promised, search, pool_policy, with_order=with_order)
+            grade = grade_one(pools, sizes, promised, search, pool_policy, with_order=with_order)
         elif least is Grade.GUARANTEED:
             together = descending(sizes + promised) if promised else sizes
             return least if is_guaranteed(pools, together, search, pool_policy) else Grade.NONE
         else:
             return least if fits_beside_one(pools, sizes, promised, search, pool_policy) else Grade.NONE
-        if found < least:
+        if grade < least:
             return Grade.NONE
-        return found if is_graded else least
+        return grade if is_graded else least
 
     def _verdicts(self, question: Question, sizes: Sizes, numbers: Numbers) -> Grades:
         """The answers of several objects."""

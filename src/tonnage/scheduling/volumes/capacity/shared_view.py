@@ -24,9 +24,9 @@ class OwnedSizes(tuple[int, ...]):
     def of(cls, claims: Iterable[tuple[int, str]], *, in_order: bool = False) -> OwnedSizes:
         """From bytes and class names; descending unless `in_order`."""
         known = list(claims) if in_order else sorted(claims, reverse=True)
-        found = cls(size for size, _ in known)
-        found.owners = tuple(name for _, name in known)
-        return found
+        owned_sizes = cls(size for size, _ in known)
+        owned_sizes.owners = tuple(name for _, name in known)
+        return owned_sizes
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, OwnedSizes) and super().__eq__(other) and self.owners == other.owners

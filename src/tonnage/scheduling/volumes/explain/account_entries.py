@@ -86,17 +86,17 @@ def room_miss(
     if not room.is_known:
         return Miss(_UNKNOWN, 0, f"capacity object {capacity.key} does not say how much is free")
     undecided = search.undecided
-    found = lack(room, sizes, search)
+    miss = lack(room, sizes, search)
     if search.undecided != undecided:
         return _not_searched(room, sizes, search)
-    if found is not None:
+    if miss is not None:
         hint = _if_bounded(capacity, room, sizes)
-        return Miss(found.rank, found.lacking_bytes, f"{found.told}; {hint}" if hint else found.told, hint)
+        return Miss(miss.rank, miss.lacking_bytes, f"{miss.told}; {hint}" if hint else miss.told, hint)
     if held is None:
         return in_use(reserved(holds))
     is_too_large = bool(sizes) and sizes[0] > room.claim_limit_beside(held)
-    if not is_too_large and (found := slots_miss(room, len(sizes), len(held), holds)) is not None:
-        return found
+    if not is_too_large and (miss := slots_miss(room, len(sizes), len(held), holds)) is not None:
+        return miss
     if held and (is_too_large or not fits_beside_one(room.pools, sizes, held, search, pool_policy)):
         if search.undecided != undecided:
             return _not_searched(room, sizes, search)
@@ -188,7 +188,7 @@ def _to_whom(holds: Sequence[Hold]) -> str:
 
 def placed_badly(pool_policy: str, steps: Sequence[PackedClaim]) -> str:
     """The text of an order that fails: most-free puts 60Gi into the pool of 100Gi, and 80Gi finds no room."""
-    taken = [f"{amount(each.size)} into the pool of {amount(each.pool_bytes)}" for each in steps if each.pool_bytes]
+    taken = [f"{amount(step.size)} into the pool of {amount(step.pool_bytes)}" for step in steps if step.pool_bytes]
     told = f"{pool_policy} puts {', then '.join(taken)}, " if taken else f"{pool_policy}: "
     return f"{told}and {amount(steps[-1].size)} finds no room"
 
@@ -305,10 +305,10 @@ class ClaimAccount:
             "grade": supply.grade,
             "order": list(supply.order),
             "poolPolicy": supply.pool_policy,
-            "badSequence": [_step(each) for each in supply.bad_order],
+            "badSequence": [_step(packed_claim) for packed_claim in supply.bad_order],
             "reservedBy": {"pod": reserved_by.pod, "since": rfc3339(reserved_by.since)} if reserved_by else None,
-            "promised": [_hold(each, size=amount(each.bytes), since=rfc3339(each.since)) for each in supply.promised],
-            "resting": [_hold(each, since=rfc3339(each.since), why=each.why) for each in supply.resting],
+            "promised": [_hold(hold, size=amount(hold.bytes), since=rfc3339(hold.since)) for hold in supply.promised],
+            "resting": [_hold(hold, since=rfc3339(hold.since), why=hold.why) for hold in supply.resting],
             "attach": {"driver": slots.driver, "used": slots.used, "limit": slots.limit} if slots else None,
             "miss": self.misses_told,
         }
@@ -337,17 +337,17 @@ class NodeAccount:
     claims: tuple[ClaimAccount, ...]
 
     def document(self) -> list[dict[str, Any]]:
-        return [each.document() for each in self.claims]
+        return [account.document() for account in self.claims]
 
     @property
     def room_miss(self) -> Miss | None:
         """Why VolumeBinding refuses the node, or None: the farthest miss of all claims, with the texts of all."""
-        return _farthest([each.miss for each in self.claims if each.miss is not None])
+        return _farthest([account.miss for account in self.claims if account.miss is not None])
 
     @property
     def slot_miss(self) -> Miss | None:
         """Why NodeVolumeLimits refuses the node, or None."""
-        return _farthest([each.slots.miss for each in self.claims if each.slots and each.slots.miss is not None])
+        return _farthest([claim.slots.miss for claim in self.claims if claim.slots and claim.slots.miss is not None])
 
 
 def _farthest(misses: Sequence[Miss]) -> Miss | None:

@@ -52,7 +52,7 @@ def reserved_room(fit: VolumeFit, demand: Demand, rows: npt.NDArray[np.intp]) ->
     waiting = 0
     held: dict[str, CSIStorageCapacity] = {}
     for provisioning, places, _ in fit.provisioning_demands(demand, rows):
-        units = [(fit.index.of(each.class_name), each.sizes) for each in provisioning.units]
+        units = [(fit.index.of(unit.class_name), unit.sizes) for unit in provisioning.units]
         if not any(objects.reading(fit.policy).held for objects, _ in units):
             continue
         left = rows[places]
@@ -64,9 +64,9 @@ def reserved_room(fit: VolumeFit, demand: Demand, rows: npt.NDArray[np.intp]) ->
             for number in objects.held_numbers(fit.policy, sizes, left[: _MOST_OBJECTS + 1]).tolist():
                 for member in members_of(objects.entries[number].capacity):
                     held.setdefault(identity(member), member)
-    own = {claim.key for claim in (*demand.pinned, *demand.loose, *(each.claim for each in demand.rebuilds))}
+    own = {claim.key for claim in (*demand.pinned, *demand.loose, *(rebuild.claim for rebuild in demand.rebuilds))}
     looked_at = list(held.values())[:_MOST_OBJECTS]
-    found = [fit.holds.holds_on(identity(each)) for each in looked_at] if fit.holds is not None else []
+    found = [fit.holds.holds_on(identity(capacity)) for capacity in looked_at] if fit.holds is not None else []
     holders = _oldest_first(chain.from_iterable(found), own)
     if not waiting or not holders:
         return ""

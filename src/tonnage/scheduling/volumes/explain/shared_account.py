@@ -71,9 +71,9 @@ class SharedAccount:
     def _miss(self) -> Miss:
         by_class = self._by_class()
         for name, (sizes, room) in by_class.items():
-            found = lack(room, sizes, self.search)
-            if found is not None:
-                return Miss(found.rank, found.lacking_bytes, f"{name}: {found.told}") if len(by_class) > 1 else found
+            miss = lack(room, sizes, self.search)
+            if miss is not None:
+                return Miss(miss.rank, miss.lacking_bytes, f"{name}: {miss.told}") if len(by_class) > 1 else miss
         if self.held is None:
             return in_use(reserved(self.holds))
         room, together = self._room(), sum(self.sizes)
@@ -86,9 +86,9 @@ class SharedAccount:
                 for name, (sizes, room) in by_class.items()
             ]
             return lacking(0, f"{' and '.join(parts)}: they pack no way into these pools")
-        found = slots_miss(room, len(self.sizes), len(self.view.promised), self.holds)
-        if found is not None:
-            return found
+        miss = slots_miss(room, len(self.sizes), len(self.view.promised), self.holds)
+        if miss is not None:
+            return miss
         reached = {place for name in by_class for place in self._reach(name)}
         promised = [
             size for size, owner in self.view.promised if not reached.isdisjoint(self.view.pools.reaches[owner].places)
@@ -137,7 +137,7 @@ class SharedAccount:
 
     def _others(self, capacity: CSIStorageCapacity) -> tuple[str, ...]:
         """The other classes that reach some of these pools."""
-        mine, reached = {each.storage_class_name for each in members_of(capacity)}, set(self._places())
+        mine, reached = {member.storage_class_name for member in members_of(capacity)}, set(self._places())
         return tuple(
             name
             for name, owner in sorted(self.view.owners.items())

@@ -87,7 +87,7 @@ class VolumeAccount:
             for claim, volume in (match.bindings(place) if match is not None else ())
         ]
         claims += self._made(row, provisioning, rebuilt)
-        claims = [self._with_sharers(each, row) for each in claims]
+        claims = [self._with_sharers(account, row) for account in claims]
         return NodeAccount(tuple(self._with_slots(claims, row)))
 
     def _with_sharers(self, account: ClaimAccount, row: int) -> ClaimAccount:
@@ -99,7 +99,7 @@ class VolumeAccount:
 
     def _where_sharers_are(self, key: Key, rows: frozenset[int]) -> str:
         if rows:
-            return f"a pod that shares the claim is on {', '.join(sorted(self._cluster.name(each) for each in rows))}"
+            return f"a pod that shares the claim is on {', '.join(sorted(self._cluster.name(row) for row in rows))}"
         claim = self._storage.claims.get(key)
         gone = self._attached.gone_nodes_with(claim.spec.volume_name) if claim is not None else []
         return f"a pod that shares the claim has it attached on {', '.join(gone)}, which is gone"
@@ -175,7 +175,7 @@ class VolumeAccount:
         chosen = objects.choice_at(self._fit.policy, sizes, row, own)
         if chosen != NOTHING:
             return self._judged(class_name, sizes, sized, chosen, own, is_refused=False)
-        refused = [self._judged(class_name, sizes, sized, each, own, is_refused=True) for each in numbers]
+        refused = [self._judged(class_name, sizes, sized, number, own, is_refused=True) for number in numbers]
         nearest = min(refused, key=lambda supply: supply.miss or elsewhere(""))
         return replace(nearest, refused=tuple(each for each in refused if each is not nearest))
 
@@ -239,7 +239,7 @@ class VolumeAccount:
     def _resting(self, capacity: CSIStorageCapacity) -> tuple[Hold, ...]:
         if self._fit.holds is None:
             return ()
-        members = {identity(each): each.storage_class_name for each in members_of(capacity)}
+        members = {identity(member): member.storage_class_name for member in members_of(capacity)}
         found = [hold for name in members.values() for hold in self._fit.holds.resting(name)]
         return tuple(hold for hold in found if hold.uid in members)
 
@@ -249,9 +249,9 @@ class VolumeAccount:
         if all_holds is None:
             return ()
         if all_holds.keeps_whole_objects:
-            members = tuple(each for each in members if all_holds.held((each,), own) is None)[:1]
-            return tuple(hold for each in members for hold in all_holds.holds_on(identity(each)))
-        found = {hold.claims: hold for each in members for hold in all_holds.holds_on(identity(each))}
+            members = tuple(member for member in members if all_holds.held((member,), own) is None)[:1]
+            return tuple(hold for member in members for hold in all_holds.holds_on(identity(member)))
+        found = {hold.claims: hold for member in members for hold in all_holds.holds_on(identity(member))}
         return tuple(hold for hold in found.values() if not set(hold.claims) & set(own))
 
     def _group(self, class_name: str) -> str:
@@ -279,21 +279,21 @@ class VolumeAccount:
     def _with_slots(self, claims: Sequence[ClaimAccount], row: int) -> Iterator[ClaimAccount]:
         """Add the attach slots of drivers that have a limit."""
         ids = {}
-        for each in claims:
-            claim = self._storage.claims.get(each.claim)
-            ids[each.claim] = id_of_claim(claim, self._storage) if claim is not None else None
+        for account in claims:
+            claim = self._storage.claims.get(account.claim)
+            ids[account.claim] = id_of_claim(claim, self._storage) if claim is not None else None
         new: dict[str, set[Any]] = {}
         for volume in ids.values():
             if volume is not None and row not in self._attached.rows_with(volume):
                 new.setdefault(volume.driver, set()).add(volume)
-        for each in claims:
-            volume = ids[each.claim]
+        for account in claims:
+            volume = ids[account.claim]
             if volume is None:
-                yield each
+                yield account
                 continue
             used, limit = self._attached.on(row, volume.driver)
             slots = Slots(volume.driver, used, limit, len(new.get(volume.driver, ())))
-            yield each if limit is None else replace(each, slots=slots)
+            yield account if limit is None else replace(account, slots=slots)
 
 
 def _bytes(claim: PersistentVolumeClaim) -> int | None:

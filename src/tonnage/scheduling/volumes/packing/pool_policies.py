@@ -122,12 +122,12 @@ class DriverSearch:
         self._left = most
         self._reaches, places = pools.reaches, tuple(range(len(pools.free)))
         self._is_of_one = len(pools.reaches) == 1 and pools.reaches[0].places == places
-        self._in_order = any(each.policy is PoolPolicy.FIRST_FIT and len(each.places) > 1 for each in pools.reaches)
+        self._in_order = any(reach.policy is PoolPolicy.FIRST_FIT and len(reach.places) > 1 for reach in pools.reaches)
         if self._in_order and len(places) > MOST_POOLS_IN_ORDER:
             self._in_order = False
             self._reaches = tuple(
-                each._replace(policy=PoolPolicy.UNKNOWN) if each.policy is PoolPolicy.FIRST_FIT else each
-                for each in pools.reaches
+                reach._replace(policy=PoolPolicy.UNKNOWN) if reach.policy is PoolPolicy.FIRST_FIT else reach
+                for reach in pools.reaches
             )
         self._starts: list[State] = [((), pools.free)]
         if self._in_order and self._is_of_one:  # the free bytes stand in the driver's order
@@ -179,10 +179,10 @@ class DriverSearch:
                 if not choices and piece[1] in owners:
                     return None
                 rest = without_piece(coming, piece)
-                for each in choices or [state]:
-                    if (each, rest) not in seen:
-                        seen.add((each, rest))
-                        stack.append((each, rest))
+                for choice in choices or [state]:
+                    if (choice, rest) not in seen:
+                        seen.add((choice, rest))
+                        stack.append((choice, rest))
         return ends
 
     def packing(self, pieces: Sequence[Piece], free: tuple[int, ...]) -> tuple[int, ...] | None:

@@ -60,7 +60,7 @@ class Refusals:
         return annotated_refusal(claim) or self._told_by_events(claim)
 
     def _told_by_events(self, claim: PersistentVolumeClaim) -> str:
-        events = [each for each in self._of_claim[claim.key] if each.involved_object.uid in ("", claim.uid)]
+        events = [event for event in self._of_claim[claim.key] if event.involved_object.uid in ("", claim.uid)]
         last = max(events, key=_order, default=None)
         if last is None or not is_for_good(last.message):
             return ""
@@ -380,7 +380,7 @@ class CapacityHolds(ABC):
 
     def _ends(self) -> list[tuple[float, Any]]:
         """When the running timeouts end, with their records."""
-        running = [(each.waits_since_s, each) for each in self._records if each.waits_since_s is not None]
+        running = [(record.waits_since_s, record) for record in self._records if record.waits_since_s is not None]
         longest_s = self.longest_timeout_s
         return [(at_s + (longest_s if each.timeout_s is None else each.timeout_s), each) for at_s, each in running]
 

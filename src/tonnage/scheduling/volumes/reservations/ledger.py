@@ -74,18 +74,18 @@ class Ledger(PromiseBook):
 
     def promises(self, uid: str) -> Mapping[Key, int]:
         """The promised bytes of an object by claim."""
-        return {each.key: each.charged[uid] for each in self._charged_with(uid)}
+        return {promise.key: promise.charged[uid] for promise in self._charged_with(uid)}
 
     def _charged_with(self, uid: str) -> list[Promise]:
-        return [each for each in self._records.of(CSIStorageCapacity, uid) if uid in each.charged]
+        return [promise for promise in self._records.of(CSIStorageCapacity, uid) if uid in promise.charged]
 
     def held(self, members: Sequence[CSIStorageCapacity], own: Collection[Key]) -> Sizes:
         """Siblings share their promises: a claim counts once, with the largest promise on any of them."""
         promised: dict[Key, int] = {}
         for uid in map(identity, members):
-            for each in self._charged_with(uid):
-                if each.key not in own:
-                    promised[each.key] = max(each.charged[uid], promised.get(each.key, 0))
+            for promise in self._charged_with(uid):
+                if promise.key not in own:
+                    promised[promise.key] = max(promise.charged[uid], promised.get(promise.key, 0))
         return descending(promised.values())
 
     def own_claims(self, claims: Iterable[PersistentVolumeClaim], group: Iterable[PersistentVolumeClaim]) -> list[Key]:
@@ -93,18 +93,18 @@ class Ledger(PromiseBook):
 
     def holds(self) -> list[Hold]:
         self.catch_up()
-        uids = dict.fromkeys(uid for each in self._records for uid in each.charged)
+        uids = dict.fromkeys(uid for record in self._records for uid in record.charged)
         return [hold for uid in uids for hold in self.holds_on(uid)]
 
     def holds_on(self, uid: str) -> list[Hold]:
         """The promises on an object, one per claim."""
         capacity = self._index.object_of(uid)
-        return [each.as_hold(capacity) for each in self._charged_with(uid)] if capacity is not None else []
+        return [promise.as_hold(capacity) for promise in self._charged_with(uid)] if capacity is not None else []
 
     def resting(self, class_name: str | None = None) -> list[Hold]:
         self.catch_up()
-        resting = [each for each in self._records if each.rests and class_name in (None, each.claim.class_name)]
-        return [each.as_hold(of) for each in resting for of in self._charged_to(each)]
+        resting = [record for record in self._records if record.rests and class_name in (None, record.claim.class_name)]
+        return [promise.as_hold(of) for promise in resting for of in self._charged_to(promise)]
 
     # -- calls for a pod ----------------------------------------------------------------------------------------------
 
@@ -128,7 +128,7 @@ class Ledger(PromiseBook):
     def keep_back(self, pod: PodInfo, plan: VolumePlan, timeout_s: float) -> None:
         for capacity, claims in plan.claims_by_object():
             self.reserve(capacity, pod, claims, timeout_s)
-        for promise in self._promises_of(key for each in plan.sequences for key in each.unsent):
+        for promise in self._promises_of(key for sequence in plan.sequences for key in sequence.unsent):
             promise.is_unsent = True  # no figure includes its volume yet
 
     def reserve(
@@ -183,7 +183,7 @@ class Ledger(PromiseBook):
         self.catch_up()
         charges: dict[Key, dict[str, int]] = {}
         told = {key: hold for hold in holds for key in hold.claims}
-        for other in [each for each in self._records if each.key not in told]:
+        for other in [record for record in self._records if record.key not in told]:
             self._end(other, FAILURE)
         for hold in holds:
             for key in hold.claims:
@@ -204,7 +204,7 @@ class Ledger(PromiseBook):
     def _settle_stale(self) -> None:
         """Account for changed nodes, new objects and new rules. Costs two comparisons if there are none."""
         if names := self._changed_nodes():
-            self._settle_all([each for each in self._records if each.claim.selected_node in names])
+            self._settle_all([record for record in self._records if record.claim.selected_node in names])
         if self._stale_classes:
             names = sorted(self._stale_classes)
             self._stale_classes.clear()
@@ -310,8 +310,8 @@ class Ledger(PromiseBook):
         self._tell()
 
     def _class_changed(self, old: StorageClass | None, new: StorageClass | None) -> None:
-        self._stale_classes.update(each.name for each in (old, new) if each is not None)
+        self._stale_classes.update(storage_class.name for storage_class in (old, new) if storage_class is not None)
 
     def _driver_changed(self, old: CSIDriver | None, new: CSIDriver | None) -> None:
-        names = {each.name for each in (old, new) if each is not None}
+        names = {driver.name for driver in (old, new) if driver is not None}
         self._stale_classes.update(each.name for each in self._storage.classes.values() if each.provisioner in names)

@@ -73,7 +73,7 @@ class ReservedObject(HoldRecord):
 
     def __post_init__(self) -> None:
         self.key, self.version = identity(self.capacity), self.capacity.figures_version
-        self.waited = {each.key: each for each in self.claims}
+        self.waited = {claim.key: claim for claim in self.claims}
 
     def is_for(self, own: Collection[Key]) -> bool:
         """True if the reservation is for these claims: it was made for a subset or a superset of them."""
@@ -88,11 +88,11 @@ class ReservedObject(HoldRecord):
         why = "waits for its claims to be bound"
         if self.is_under_way:
             why = "waits for its volumes to be rebuilt"
-        elif self.is_bound and any(each.is_bound for each in self.claims):
+        elif self.is_bound and any(claim.is_bound for claim in self.claims):
             why = "its volumes are rebuilt; waits for the object to be refreshed"
         elif self.is_bound:
             why = WAITS_FOR_REFRESH
-        pod, claims = next((each.key for each in self.pods.values()), ""), tuple(each.key for each in self.claims)
+        pod, claims = next((each.key for each in self.pods.values()), ""), tuple(claim.key for claim in self.claims)
         held = (self.capacity.key, self.key, pod, claims, self.taken_bytes, self.since, why)
         return Hold(*held, timeout_s=self.timeout_s, is_rebuild=self.is_under_way)
 
@@ -123,7 +123,7 @@ class Reservations(CapacityHolds):
         return not own or not held.is_for(own)
 
     def held(self, members: Sequence[CSIStorageCapacity], own: Collection[Key]) -> Sizes | None:
-        return None if any(self.is_reserved(each, own) for each in members) else ()
+        return None if any(self.is_reserved(capacity, own) for capacity in members) else ()
 
     def own_claims(self, claims: Iterable[PersistentVolumeClaim], group: Iterable[PersistentVolumeClaim]) -> list[Key]:
         """An object is reserved for a whole group."""
@@ -132,7 +132,7 @@ class Reservations(CapacityHolds):
 
     def holds(self) -> list[Hold]:
         """All reservations, oldest first."""
-        return [each.as_hold() for each in self._records]
+        return [record.as_hold() for record in self._records]
 
     def holds_on(self, uid: str) -> list[Hold]:
         held = self._records.get(uid)
@@ -169,7 +169,7 @@ class Reservations(CapacityHolds):
         known = self._index.object_of(identity(capacity)) or capacity
         before = self._records.get(identity(capacity))
         pods, since, asked_at = [pod], self._clock.now(), self._server.now()
-        assumed = {each.key: as_assumed(each, self._storage) for each in claims}
+        assumed = {claim.key: as_assumed(claim, self._storage) for claim in claims}
         if before is not None:
             is_shared = is_sibling or any(map(before.shares, assumed.values()))
             if before.version == known.figures_version and is_shared:
@@ -204,9 +204,9 @@ class Reservations(CapacityHolds):
         asked_at: datetime | None,
         timeout_s: float | None = None,
     ) -> None:
-        sizes = [size_to_make(each, self._storage, is_rebuild=each.is_bound) for each in claims]
-        taken_bytes = sum(each for each in sizes if each is not None)
-        by_uid = {each.uid: each for each in pods}
+        sizes = [size_to_make(claim, self._storage, is_rebuild=claim.is_bound) for claim in claims]
+        taken_bytes = sum(size for size in sizes if size is not None)
+        by_uid = {pod.uid: pod for pod in pods}
         self._look(ReservedObject(capacity, by_uid, tuple(claims), since, taken_bytes, asked_at, timeout_s=timeout_s))
 
     def release(self, pod_uid: str) -> None:
@@ -246,8 +246,8 @@ class Reservations(CapacityHolds):
         if now is None or not now.is_unchecked_since(held.made_at):
             return False
         claims = [self._storage.claims.get(key) for key, each in held.waited.items() if not each.is_bound]
-        stamps = [each.metadata.updated_at for each in claims if each is not None]
-        known = [each for each in stamps if each is not None]
+        stamps = [claim.metadata.updated_at for claim in claims if claim is not None]
+        known = [stamp for stamp in stamps if stamp is not None]
         bound_at = max(known) if known and len(known) == len(held.waited) else None
         return not is_looked_at_anew(now, held.looked_at, bound_at)
 
@@ -303,10 +303,10 @@ class Reservations(CapacityHolds):
 
     def _groups_changed(self, class_names: Collection[str]) -> None:
         """Classes joined or left capacity groups: reserve the current siblings of reserved objects."""
-        of_classes = [each for each in self._records if each.capacity.storage_class_name in class_names]
+        of_classes = [record for record in self._records if record.capacity.storage_class_name in class_names]
         for held in of_classes:
             sharing = self._groups.classes_with(held.capacity.storage_class_name)
-            if not any(each.class_name in sharing for each in held.claims):
+            if not any(claim.class_name in sharing for claim in held.claims):
                 self._end(held, DELETION)
         for held in of_classes:
             self._hold_siblings(held.capacity)
@@ -315,7 +315,7 @@ class Reservations(CapacityHolds):
     def _hold_siblings(self, capacity: CSIStorageCapacity) -> None:
         """Reserve the siblings of a reserved object that are not: their figures may not show its volumes yet."""
         held = self._records.get(identity(capacity))
-        if held is None or not any(each.class_name == capacity.storage_class_name for each in held.claims):
+        if held is None or not any(claim.class_name == capacity.storage_class_name for claim in held.claims):
             return
         for sibling in self._groups.siblings(capacity):
             if self._records.get(identity(sibling)) is None:

@@ -76,7 +76,7 @@ class PromiseBook(CapacityHolds):
             self._volume_came(volume)
 
     def _promises_of_class(self, class_name: str) -> list[Promise]:
-        return [each for each in self._records if each.claim.class_name == class_name]
+        return [record for record in self._records if record.claim.class_name == class_name]
 
     # -- claims and volumes seen for the first time -------------------------------------------------------------------
 
@@ -206,7 +206,7 @@ class PromiseBook(CapacityHolds):
     def _was_made(self, promise: Promise, tick: int, made_at: datetime | None, age_s: float = 0.0) -> None:
         """The volume of a promise was created or has arrived, at this tick and this time of the server's clock."""
         promise.made_tick, promise.made_at = tick, made_at
-        promise.looked_at = {identity(each): each.checked_at for each in self._charged_to(promise)}
+        promise.looked_at = {identity(capacity): capacity.checked_at for capacity in self._charged_to(promise)}
         promise.waits_since_s = self._clock.monotonic() - age_s
         self._made.append(promise)
 
@@ -225,8 +225,8 @@ class PromiseBook(CapacityHolds):
             return
         of_class = self._charged_to(promise)
         objects = self._with_siblings(of_class)
-        unaware = [each for each in objects if not self._figures.shows(each, promise)]
-        is_named = [promise.named] == [identity(each) for each in of_class]
+        unaware = [capacity for capacity in objects if not self._figures.shows(capacity, promise)]
+        is_named = [promise.named] == [identity(capacity) for capacity in of_class]
         if is_named and not unaware and (promise.claim.is_bound or self._figures.includes(of_class[0], promise)):
             self._end(promise, REFRESH)
             return
@@ -235,8 +235,8 @@ class PromiseBook(CapacityHolds):
         is_missed = promise.is_rebuild and places.is_missed(claim.spec.volume_name, claim.selected_node)
         if is_missed and size is not None:
             # A refused rebuild is charged only where it would fit: elsewhere it cannot take capacity.
-            unaware = [each for each in unaware if largest_volume(each) >= size]
-        self._charge(promise, {identity(each): size for each in unaware} if size is not None else {})
+            unaware = [capacity for capacity in unaware if largest_volume(capacity) >= size]
+        self._charge(promise, {identity(capacity): size for capacity in unaware} if size is not None else {})
 
     def _follow_rebuild(self, promise: Promise, progress: RebuildProgress) -> None:
         if progress is RebuildProgress.UNDER_WAY:
@@ -346,7 +346,7 @@ class PromiseBook(CapacityHolds):
                     self._settle(shown)
 
     def _unshown(self, uid: str) -> list[Promise]:
-        return [each for each in self._records.of(CSIStorageCapacity, uid) if uid not in each.shown_by]
+        return [promise for promise in self._records.of(CSIStorageCapacity, uid) if uid not in promise.shown_by]
 
     # -- left-behind volumes ------------------------------------------------------------------------------------------
 
@@ -401,15 +401,15 @@ class PromiseBook(CapacityHolds):
 
     def _with_siblings(self, objects: Sequence[CSIStorageCapacity]) -> Sequence[CSIStorageCapacity]:
         """These objects, and those of other classes with the same pools: they are charged as well."""
-        siblings = {identity(each): each for charged in objects for each in self._groups.siblings(charged)}
+        siblings = {identity(capacity): capacity for charged in objects for capacity in self._groups.siblings(charged)}
         return [*objects, *siblings.values()]
 
     def _is_unchecked(self, promise: Promise) -> bool:
         bound_at = promise.claim.metadata.updated_at if not promise.is_rebuild else None
         return any(
-            each.is_unchecked_since(promise.made_at)
-            and not is_looked_at_anew(each, promise.looked_at.get(identity(each)), bound_at)
-            for each in self._charged_to(promise)
+            capacity.is_unchecked_since(promise.made_at)
+            and not is_looked_at_anew(capacity, promise.looked_at.get(identity(capacity)), bound_at)
+            for capacity in self._charged_to(promise)
         )
 
     def _progress(self, claim: PersistentVolumeClaim, volume: PersistentVolume | None = None) -> RebuildProgress:

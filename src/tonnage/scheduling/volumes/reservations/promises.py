@@ -188,21 +188,21 @@ class Falls:
 
     def since(self, decided: Decided) -> int:
         """The bytes that fell since a decision."""
-        return sum([each.size for each in self._falls if each.is_since(decided)])
+        return sum([fall.size for fall in self._falls if fall.is_since(decided)])
 
     def take(self, decided: Decided, size: int) -> None:
         """Pay for a volume with falls since its decision, oldest first, as far as they reach."""
         left = list[Fall]()
-        for each in self._falls:
-            taken = min(each.size, size) if each.is_since(decided) else 0
+        for fall in self._falls:
+            taken = min(fall.size, size) if fall.is_since(decided) else 0
             size -= taken
-            if each.size > taken:
-                left.append(each._replace(size=each.size - taken))
+            if fall.size > taken:
+                left.append(fall._replace(size=fall.size - taken))
         self._falls = left
 
     def forget_until(self, tick: int) -> None:
         """Forget falls that cannot pay for volumes decided on at this tick or later."""
-        self._falls = [each for each in self._falls if each.tick > tick]
+        self._falls = [fall for fall in self._falls if fall.tick > tick]
 
     def pay(self, volumes: Sequence[UnshownVolume], *, has_pools: bool) -> list[int]:
         """Pay for volumes of an object, oldest first. Returns the positions of the paid ones."""
@@ -217,10 +217,10 @@ class Falls:
 
     def _are_enough_for_all(self, volumes: Sequence[UnshownVolume]) -> bool:
         """True if it does not matter which volumes the falls are from: all have one size, or the falls pay for all."""
-        if len({each.size for each in volumes}) < 2:
+        if len({volume.size for volume in volumes}) < 2:
             return True
-        may_be_in = [each for each in volumes if each.is_made or each.size <= self.since(each.decided)]
-        return sum([each.size for each in may_be_in]) <= self.since(EVER)
+        may_be_in = [volume for volume in volumes if volume.is_made or volume.size <= self.since(volume.decided)]
+        return sum([unshown_volume.size for unshown_volume in may_be_in]) <= self.since(EVER)
 
 
 class Refresh(NamedTuple):
@@ -301,19 +301,19 @@ class Figures:
         history = self._histories[uid]
         refresh = history.refresh
         # Without promises, the last fall may be from an undecided volume that is seen next.
-        history.falls.forget_until(min([each.decided.tick for each in unshown], default=self.tick - 1))
+        history.falls.forget_until(min([promise.decided.tick for promise in unshown], default=self.tick - 1))
         if not unshown:
             history.undecided.clear()
         if refresh is None or not refresh.is_measured:
             return []
-        shown = dict.fromkeys([each for each in unshown if self._is_shown_by_any(each, refresh)])
-        for each in shown:
-            self.ended(uid, each, self._size(each) or 0)
-        shown |= dict.fromkeys(self._paid(capacity, [each for each in unshown if each not in shown]))
-        for each in unshown:
-            if each not in shown and self._is_second_figure(capacity, each, refresh):
-                shown[each] = None
-                self.ended(uid, each, self._size(each) or 0)
+        shown = dict.fromkeys([promise for promise in unshown if self._is_shown_by_any(promise, refresh)])
+        for promise in shown:
+            self.ended(uid, promise, self._size(promise) or 0)
+        shown |= dict.fromkeys(self._paid(capacity, [promise for promise in unshown if promise not in shown]))
+        for promise in unshown:
+            if promise not in shown and self._is_second_figure(capacity, promise, refresh):
+                shown[promise] = None
+                self.ended(uid, promise, self._size(promise) or 0)
         return list(shown)
 
     def shown_by_volume(
@@ -333,10 +333,10 @@ class Figures:
         if not history.falls:
             return []
         volumes = list[tuple[int, UnshownVolume, Promise | Key]]()
-        for each in unshown:
-            size, is_asked = self._size(each), each.is_made or not each.is_unsent
-            if is_asked and size is not None and not self._is_told_by_name(capacity, each):
-                volumes.append((each.order, UnshownVolume(size, each.decided, each.is_made), each))
+        for promise in unshown:
+            size, is_asked = self._size(promise), promise.is_made or not promise.is_unsent
+            if is_asked and size is not None and not self._is_told_by_name(capacity, promise):
+                volumes.append((promise.order, UnshownVolume(size, promise.decided, promise.is_made), promise))
         for key, (order, size, _) in history.undecided.items():
             volumes.append((order, UnshownVolume(size, EVER, is_made=True), key))
         volumes.sort(key=lambda each: each[0])
