@@ -402,6 +402,7 @@ def test_long_node_names_are_shortened_as_upstream_shortens_them(node: str, mana
 
 KEPT = {
     AVAILABLE_CAPACITIES: "1Gi,1Gi",
+    "tonnage.dev/free-volumes": "3",
     "tonnage.dev/pools-source": "openebs-lvm",
     "tonnage.dev/pools-observed-at": "x",
     "tonnage.dev/pools-checked-at": "x",
