@@ -65,4 +65,4 @@ async def test_a_pod_that_is_not_there_is_told_with_those_that_may_be_meant(wind
     window.expected.append("422")  # what the browser's console says of an answer that is an error
     await window.go("explain/default/dbb")
     await expect(window.page.locator(".error-box")).to_contain_text('error: there is no pod "default/dbb"')
-    await expect(window.page.locator(".error-box")).to_contain_text("hint: is default/db meant?")
+    await expect(window.page.locator(".error-box")).to_contain_text("hint: did you mean default/db?")

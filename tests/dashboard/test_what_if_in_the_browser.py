@@ -69,7 +69,7 @@ async def test_what_the_command_would_refuse_is_told_with_its_hint(serve: Serve,
     await window.go("what-if/drain/mill-9")
     problem = window.page.get_by_role("alert")
     await expect(problem).to_contain_text('there is no node "mill-9" among the 3 nodes of the manifests')
-    await expect(problem).to_contain_text("hint: is mill-3 or mill-2 or mill-1 meant?")
+    await expect(problem).to_contain_text("hint: did you mean mill-3 or mill-2 or mill-1?")
     await window.go("what-if/fit")
     await window.page.get_by_text("Or a template").click()
     await window.page.get_by_label("A workload, or a pod").fill("kind: Pod\n  metadata: {")
@@ -85,7 +85,7 @@ async def test_replicas_are_counted_and_shown_on_nodes(serve: Serve, open_window
     await page.get_by_label("Workload", exact=True).fill("StatefulSet/default/kafka")
     await page.get_by_role("button", name="Count").click()
     await expect(page.locator(".verdict")).to_contain_text(
-        "6 more for certain, 7 if the driver packs well; 6 of 12 replicas (east 5, west 1)"
+        "6 more for certain, 7 if the driver packs well; room for 6 of 12 replicas (east 5, west 1)"
     )
     await expect(page.get_by_role("region", name="What stops the next one")).to_contain_text("unschedulable")
     await expect(page.locator(".helps li").first).to_have_text("uncordon rack-2-b")

@@ -186,6 +186,6 @@ def _tell(report: Report, done: str) -> bool:
     if report.is_whole:
         echo("ok: nothing is damaged")
         return True
-    echo(f"{report.problem_count} problems")
+    echo("1 problem" if report.problem_count == 1 else f"{report.problem_count} problems")
     echo("hint: restore a backup, or delete the damaged objects and create them again", err=True)
     return False

@@ -209,6 +209,7 @@ async def _run(settings: PlaneSettings, manifests: list[Doc]) -> None:
 def _next_steps(settings: PlaneSettings) -> Iterator[str]:
     """What to do with a cluster that is ready, for somebody who started it in a terminal."""
     folder = shlex.quote(str(settings.data_dir.absolute()))
+    program = shlex.quote(os.environ.get("TONNAGE_CALLED_AS", "tonnage"))  # a checkout's ./tonnage is not on the PATH
     yield ""
     yield "In another terminal:"
     yield f"  export KUBECONFIG={shlex.quote(str(settings.kubeconfig.absolute()))}"
@@ -216,8 +217,8 @@ def _next_steps(settings: PlaneSettings) -> Iterator[str]:
     if settings.dashboard:
         yield "The dashboard: open the address above in a browser."
     else:
-        yield "  tonnage dashboard     # a web page; `tonnage up --dashboard` serves it too"
-    yield f"To stop the cluster: Ctrl-C, or kill {os.getpid()}; `tonnage up` starts it again as it was"
+        yield f"  {program} dashboard     # a web page; `tonnage up --dashboard` serves it too"
+    yield f"To stop the cluster: Ctrl-C, or kill {os.getpid()}; the same command starts it again as it was"
     yield f"To remove it, once it is stopped: rm -r {folder}"
 
 

@@ -81,7 +81,7 @@ def _hint(api_version: str, kind: str) -> str | None:
         if known_kind == kind:
             return f"{kind} is read as apiVersion: {known_version}"
     close = closest(kind, sorted({known for _, known in CLASS_BY_KIND}))
-    return f"is {close[0]} meant?" if close else None
+    return f"did you mean {close[0]}?" if close else None
 
 
 T = TypeVar("T", bound=Object)

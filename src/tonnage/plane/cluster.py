@@ -159,7 +159,7 @@ class Plane:
             self.supervisor.start(name, command)
         self._keeping = asyncio.create_task(bootstrap.identities.keep(), name="identities")
         await self.supervisor.wait_ready(*PROGRAMS, timeout_s=_READY_WITHIN_S)
-        self._progress(f"waiting for {len(self.node_names)} nodes and their capacity")
+        self._progress("waiting for the nodes and their capacity")
         await bootstrap.wait_for_nodes(self.node_names)
         if self.settings.dashboard:
             await self.supervisor.wait_ready(DASHBOARD, timeout_s=_READY_WITHIN_S)

@@ -130,7 +130,7 @@ def _hint(key: Key, namesake: str, known: Iterable[Key]) -> str | None:
     close = [other for other in here if other.startswith(name)][:_GUESSES] or closest(name, here, most=_GUESSES)
     found = [f"{namespace}/{other}" for other in close]
     found += [f"{elsewhere}/{name}" for elsewhere, names in by_namespace.items() if name in names][:_GUESSES]
-    return f"is {' or '.join(found)} meant?" if found else None
+    return f"did you mean {' or '.join(found)}?" if found else None
 
 
 def profile_for(

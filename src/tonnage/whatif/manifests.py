@@ -231,8 +231,8 @@ def objects_at(origin: Origin, value: Any, names: NameGenerator, warnings: list[
         _take(manifests, place, doc, names, READ)
         if manifests.passed_over:
             kinds = ", ".join(sorted(kind for _, kind in READ))
-            problem = f"kind={doc['kind']} of apiVersion {doc['apiVersion']} is not a kind that decisions read"
-            raise BrokenManifest(place, problem, field="kind", hint=f"leave it out; decisions read {kinds}")
+            problem = f"kind={doc['kind']} of apiVersion {doc['apiVersion']} is not a kind that scheduling reads"
+            raise BrokenManifest(place, problem, field="kind", hint=f"leave it out; scheduling reads {kinds}")
         yield from manifests.by_key.values()
 
 

@@ -241,7 +241,7 @@ class Replay:
         try:
             self.clock.now() + timedelta(seconds=seconds)
         except OverflowError:
-            raise ReplayError(f"virtual time ends with the year 9999, and {seconds:g} s lead beyond it") from None
+            raise ReplayError(f"virtual time ends with the year 9999, before {seconds:g} s have passed") from None
         self.clock.advance(seconds)
         self.engine.tick(self.clock.monotonic())
         return self.clock.now()

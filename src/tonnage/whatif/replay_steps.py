@@ -200,8 +200,8 @@ class _Reader:
     def _judged(self, place: str, kind: str, namespace: str, name: str) -> StepTarget:
         kinds = {known: resource for (_, known), resource in READ.items()}
         if kind not in kinds:
-            hint = did_you_mean(kind, kinds) or f"decisions read {', '.join(sorted(kinds))}"
-            problem = f'{place}.kind="{kind}" is not a kind that decisions read'
+            hint = did_you_mean(kind, kinds) or f"scheduling reads {', '.join(sorted(kinds))}"
+            problem = f'{place}.kind="{kind}" is not a kind that scheduling reads'
             raise self._broken(problem, field=f"{place}.kind", hint=hint)
         if kinds[kind].namespaced:
             return StepTarget(kind, namespace or "default", name)

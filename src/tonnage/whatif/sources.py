@@ -232,7 +232,7 @@ def laid_over(
         known = before.get((manifest.resource.kind, key))
         if known is not None and not metadata.get("uid"):
             metadata["uid"] = known.uid
-    laid = _state_of(found, creation.of_all(found), f"{live.source} with the manifests laid over it")
+    laid = _state_of(found, creation.of_all(found), f"{live.source} with the manifests added")
     over = {(type(each).__name__, each.key) for each in (*laid.objects, *laid.workloads)}
     return dataclasses.replace(
         laid,

@@ -74,7 +74,7 @@ def find_workload(name: WorkloadName, known: Iterable[Object], source: str) -> W
             return each  # type: ignore[return-value]  # one of WORKLOAD_KINDS
     guesses = [f"{type(each).__name__}/{each.key}" for each in others if each.key == name.key]
     guesses += closest(f"{name.cls.__name__}/{name.key}", [f"{type(each).__name__}/{each.key}" for each in others])
-    hint = f"is {' or '.join(dict.fromkeys(guesses))} meant?" if guesses else None
+    hint = f"did you mean {' or '.join(dict.fromkeys(guesses))}?" if guesses else None
     raise TonnageError(f"there is no {name} among the {len(others)} workloads of {source}", hint=hint)
 
 

@@ -64,7 +64,7 @@ def test_a_failure_is_two_lines_and_exit_1():
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.splitlines()[-2:] == [
         'error: there is no pod "shop/wbe-1" among the 5 of the manifests',
-        "hint: is shop/web-1 or shop/web-0 meant?",
+        "hint: did you mean shop/web-1 or shop/web-0?",
     ]
 
 

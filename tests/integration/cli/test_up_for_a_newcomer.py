@@ -42,11 +42,13 @@ def test_a_cluster_without_a_folder_is_kept_in_the_default_one_where_other_comma
         assert err == f"kubeconfig {folder}/kubeconfig\n"  # a script is not told what to do next
 
 
-def in_a_terminal(folder: Path, *flags: str) -> tuple[int, str, list[str]]:
+def in_a_terminal(folder: Path, called_as: str, *flags: str) -> tuple[int, str, list[str]]:
     """Start a cluster with stderr on a terminal, stop it when it has said all. Its pid, stdout, and stderr's lines."""
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "tonnage", "up", "--data-dir", str(folder), "--secure-port", "0", "--nodes", "1"]
-    with subprocess.Popen([*command, *flags], stdout=subprocess.PIPE, stderr=theirs, text=True) as up:
+    environment = {name: value for name, value in os.environ.items() if name != "TONNAGE_CALLED_AS"}
+    environment |= {"TONNAGE_CALLED_AS": called_as} if called_as else {}
+    with subprocess.Popen([*command, *flags], env=environment, stdout=subprocess.PIPE, stderr=theirs, text=True) as up:
         os.close(theirs)
         try:
             seen = b""
@@ -64,22 +66,27 @@ def in_a_terminal(folder: Path, *flags: str) -> tuple[int, str, list[str]]:
     return up.pid, out, [line.rpartition("\r")[2] for line in text.replace("\r\n", "\n").splitlines()]
 
 
-@pytest.mark.parametrize("with_dashboard", [False, True])
-def test_in_a_terminal_it_says_what_to_do_next(with_dashboard: bool):
+@pytest.mark.parametrize(
+    ("flags", "called_as", "dashboard"),
+    [
+        ((), "", "  tonnage dashboard     # a web page; `tonnage up --dashboard` serves it too"),
+        ((), "/a b/tonnage", "  '/a b/tonnage' dashboard     # a web page; `tonnage up --dashboard` serves it too"),
+        (("--dashboard", "--dashboard-port", "0"), "", "The dashboard: open the address above in a browser."),
+    ],
+    ids=["installed", "from a checkout", "with its dashboard"],
+)
+def test_in_a_terminal_it_says_what_to_do_next(flags: tuple[str, ...], called_as: str, dashboard: str):
     with tempfile.TemporaryDirectory(prefix="t ") as home:  # a path that a shell would split
         folder = Path(home) / "c"
-        flags = ("--dashboard", "--dashboard-port", "0") if with_dashboard else ()
-        pid, out, told = in_a_terminal(folder, *flags)
-        assert [line.split()[0] for line in out.splitlines()] == ["ready", *(["dashboard"] if with_dashboard else [])]
+        pid, out, told = in_a_terminal(folder, called_as, *flags)
+        assert [line.split()[0] for line in out.splitlines()] == ["ready", *(["dashboard"] if flags else [])]
         quoted, kubeconfig = shlex.quote(str(folder)), shlex.quote(str(folder / "kubeconfig"))
         assert told[told.index("In another terminal:") - 1 :] == [
             "",
             "In another terminal:",
             f"  export KUBECONFIG={kubeconfig}",
             "  kubectl get nodes",
-            "The dashboard: open the address above in a browser."
-            if with_dashboard
-            else "  tonnage dashboard     # a web page; `tonnage up --dashboard` serves it too",
-            f"To stop the cluster: Ctrl-C, or kill {pid}; `tonnage up` starts it again as it was",
+            dashboard,
+            f"To stop the cluster: Ctrl-C, or kill {pid}; the same command starts it again as it was",
             f"To remove it, once it is stopped: rm -r {quoted}",
         ]

@@ -39,7 +39,7 @@ def test_an_unknown_controller_is_wrong_usage() -> None:
     answer = CliRunner().invoke(controllers, ["--controllers", "*,-garbagecollectr"])
     assert answer.exit_code == 2
     told = 'Invalid value for --controllers: "garbagecollectr" is not in the list of known controllers'
-    assert f"{told}; is garbagecollector meant?" in answer.output.replace("\n", " ")
+    assert f"{told}; did you mean garbagecollector?" in answer.output.replace("\n", " ")
 
 
 def test_defaults_are_those_of_kube_controller_manager() -> None:

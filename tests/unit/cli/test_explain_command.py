@@ -238,9 +238,9 @@ def test_a_pod_is_named_by_namespace_and_name(key):
 @pytest.mark.parametrize(
     ("asked", "hint"),
     [
-        ("shop/wbe", "is shop/web meant?"),
-        ("lab/web", "is shop/web meant?"),
-        ("shop/que", "is shop/queue-0 meant?"),
+        ("shop/wbe", "did you mean shop/web?"),
+        ("lab/web", "did you mean shop/web?"),
+        ("shop/que", "did you mean shop/queue-0?"),
         ("shop/front", "shop/front is a Deployment; name one of its pods"),
         ("x/y", None),
     ],

@@ -326,7 +326,7 @@ def test_an_unknown_workload_is_one_line_with_those_that_may_be_meant():
     result = run("-f", write(node("a"), workload("StatefulSet", "db")), "--workload", "sts/shop/bd")
     assert isinstance(result.exception, TonnageError)
     assert result.exception.message == "there is no StatefulSet shop/bd among the 1 workloads of the manifests"
-    assert result.exception.hint == "is StatefulSet/shop/db meant?"
+    assert result.exception.hint == "did you mean StatefulSet/shop/db?"
 
 
 def test_a_template_that_a_server_would_refuse_is_refused_with_its_place():

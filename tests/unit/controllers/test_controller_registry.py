@@ -39,4 +39,4 @@ def test_an_unknown_name_is_refused_with_what_may_have_been_meant() -> None:
     with pytest.raises(UnknownController) as caught:
         enabled_controllers(("*", "-node-lifecycle"))
     assert caught.value.message == '"node-lifecycle" is not in the list of known controllers'
-    assert caught.value.hint == "is nodelifecycle meant?"
+    assert caught.value.hint == "did you mean nodelifecycle?"

@@ -62,12 +62,12 @@ async def test_what_cannot_be_answered_is_told_as_the_command_tells_it():
         assert await refused("drain-preview", {"nodes": ["mill-9"]}) == (
             422,
             'there is no node "mill-9" among the 3 nodes of the manifests',
-            "is mill-3 or mill-2 or mill-1 meant?",
+            "did you mean mill-3 or mill-2 or mill-1?",
         )
         assert await refused("fit", {"workload": "sts/mill/dc"}) == (
             422,
             "there is no StatefulSet mill/dc among the 5 workloads of the manifests",
-            "is StatefulSet/mill/db meant?",
+            "did you mean StatefulSet/mill/db?",
         )
         status, error, _ = await refused("fit", {"template": "apiVersion: v1\nkind: Pod\n  metadata: {"})
         assert status == 422 and error.startswith("the template") and "line 3" in error

@@ -101,7 +101,7 @@ async def test_a_pod_of_another_scheduler_is_noted(asking):
 async def test_a_pod_that_is_not_there_is_an_error_with_those_that_may_be_meant(asking):
     with pytest.raises(TonnageError, match='there is no pod "default/wbe"') as raised:
         await explained(shown(*full_cluster()), asking, "default/wbe")
-    assert raised.value.hint == "is default/web meant?"
+    assert raised.value.hint == "did you mean default/web?"
 
 
 async def test_a_scheduler_that_does_not_answer_is_noted_and_no_failure(asking):

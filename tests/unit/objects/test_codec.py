@@ -458,7 +458,7 @@ def test_an_event_without_an_object_is_an_error() -> None:
     ("api_version", "kind", "hint"),
     [
         ("storage.k8s.io/v1beta1", "CSINode", "CSINode is read as apiVersion: storage.k8s.io/v1"),
-        ("v1", "Podd", "is Pod meant?"),
+        ("v1", "Podd", "did you mean Pod?"),
         ("example.com/v1", "Widget", None),
     ],
 )

@@ -410,7 +410,7 @@ def test_a_name_that_is_no_nodes_is_refused_with_those_that_are_like_it():
     objects = [node("worker-1"), node("worker-2")]
     with pytest.raises(TonnageError, match='there is no node "worker1" among the 2 nodes of the test') as refused:
         known_nodes(["worker-2", "worker1"], objects, "the test")
-    assert refused.value.hint == "is worker-1 or worker-2 meant?"
+    assert refused.value.hint == "did you mean worker-1 or worker-2?"
     assert known_nodes(["worker-2", "worker-2"], objects, "the test") == ("worker-2",)
 
 

@@ -214,4 +214,4 @@ def test_a_name_that_means_no_workload_is_an_error(text: str, message: str, hint
 def test_a_workload_that_is_not_there_is_an_error_that_names_others(tmp_path: Path):
     with pytest.raises(TonnageError) as caught:
         expanded(tmp_path, "deploy/shop/db", STATEFUL_SET)
-    assert caught.value.hint == "is StatefulSet/shop/db meant?"
+    assert caught.value.hint == "did you mean StatefulSet/shop/db?"

@@ -128,7 +128,7 @@ def test_replicas_are_counted_by_node_and_zone_and_what_stops_the_next_is_told()
 
 def test_the_table_says_the_same():
     lines = run(CLUSTER + DB, "--workload", "StatefulSet/shop/db").stdout.splitlines()
-    assert lines[0] == "StatefulSet shop/db: 3 more fit; 3 of 9 replicas"
+    assert lines[0] == "StatefulSet shop/db: 3 more fit; room for 3 of 9 replicas"
     assert "    2  node(s) did not have enough free storage" in lines
 
 
@@ -270,7 +270,7 @@ def test_a_driver_that_picks_as_nobody_knows_has_a_range():
     assert (found["count"], found["atMost"]) == (3, 4)
     assert found["grades"] == {"count": "guaranteed", "atMost": "possible"}
     lines = run(unknown, "--workload", "sts/shop/db").stdout.splitlines()
-    assert lines[0] == "StatefulSet shop/db: 3 more for certain, 4 if the driver packs well; 3 of 9 replicas"
+    assert lines[0] == "StatefulSet shop/db: 3 more for certain, 4 if the driver packs well; room for 3 of 9 replicas"
 
 
 @pytest.mark.parametrize(("policy", "count"), [("best-fit", 4), ("most-free", 4), ("first-fit", 4), ("random", 3)])
@@ -658,7 +658,7 @@ status: {phase: Running}
 """
     found = answer(CLUSTER + DAEMONS + busy, "--workload", "ds/shop/agent")
     assert (found["count"], found["byNode"]) == (1, {"b": 1})
-    assert found["text"] == "1 more fits; 1 of 2 replicas"
+    assert found["text"] == "1 more fits; room for 1 of 2 replicas"
     assert found["stops"] == [{"reason": "Insufficient cpu", "nodes": 1}]
     assert found["wouldHelp"][0] == "3 more cpu on a"
 

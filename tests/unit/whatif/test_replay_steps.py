@@ -184,7 +184,7 @@ SECONDS = "write a number such as 30, without a unit; time does not go back"
         ("delete: [{name: x}]", "delete[0].kind is not set", "write kind: beside the others"),
         (
             "delete: [{kind: Pdo, name: x}]",
-            'delete[0].kind="Pdo" is not a kind that decisions read',
+            'delete[0].kind="Pdo" is not a kind that scheduling reads',
             'did you mean "Pod"?',
         ),
         (
@@ -208,8 +208,8 @@ def test_a_wrong_step_is_told_with_its_number_field_and_value(step, message, hin
         ),
         (
             {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "x"}},
-            " (Deployment x): kind=Deployment of apiVersion apps/v1 is not a kind that decisions read",
-            "leave it out; decisions read CSIDriver, CSINode, CSIStorageCapacity, Event, Namespace, Node, "
+            " (Deployment x): kind=Deployment of apiVersion apps/v1 is not a kind that scheduling reads",
+            "leave it out; scheduling reads CSIDriver, CSINode, CSIStorageCapacity, Event, Namespace, Node, "
             "PersistentVolume, PersistentVolumeClaim, Pod, PodDisruptionBudget, PriorityClass, ReplicaSet, "
             "ReplicationController, Service, StatefulSet, StorageClass, VolumeAttachment",
         ),

@@ -258,7 +258,7 @@ def test_fit_says_that_nobody_schedules_the_workload():
         most=10,
         phase=lambda name: nullcontext(lambda amount: None),
     )
-    assert answer.text == f"0 more fit: {NOT_SEEN}; 0 of 2 replicas"
+    assert answer.text == f"0 more fit: {NOT_SEEN}; room for 0 of 2 replicas"
     assert answer.document()["stops"] == [{"reason": NOT_SEEN, "nodes": 1}]
     assert answer.document()["wouldHelp"] == []
 

@@ -200,7 +200,7 @@ def known_nodes(names: Sequence[str], objects: Iterable[Object], source: str) ->
         if name in known:
             continue
         guesses = closest(name, known, most=3)
-        hint = f"is {' or '.join(guesses)} meant?" if guesses else None
+        hint = f"did you mean {' or '.join(guesses)}?" if guesses else None
         if hint is None and known:
             hint = f"there are {', '.join(known[:5])}{' …' if len(known) > 5 else ''}"
         raise TonnageError(f'there is no node "{name}" among the {len(known)} nodes of {source}', hint=hint)

@@ -254,7 +254,7 @@ class FitAnswer:
             told += " (not every choice of the driver was tried)"
         total = self.asked.wanted + self.asked.present
         if self.asked.wanted and total > 1:
-            told += f"; {self.asked.present + min(counted.count, self.asked.wanted):,} of {total:,} replicas"
+            told += f"; room for {self.asked.present + min(counted.count, self.asked.wanted):,} of {total:,} replicas"
         return told
 
     def shown_remedies(self) -> list[Remedy]:
