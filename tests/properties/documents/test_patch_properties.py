@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples_tried import tries
-from tonnage.documents.apply.field_set import FieldSet
-from tonnage.documents.apply.field_walk import compare, field_set_of
+from tonnage.documents.apply import field_set
+from tonnage.documents.apply.field_set import Tree, contains, difference, intersection, union, without
+from tonnage.documents.apply.field_walk import shape_of
 from tonnage.documents.apply.managed_fields import NEVER_OWNED, track_update
 from tonnage.documents.apply.server_side_apply import apply
 from tonnage.documents.patches.json_patch import json_patch, merge_patch
@@ -97,13 +98,13 @@ steps = st.sampled_from(["f:a", "f:b", 'k:{"name":"x"}', "v:1", 'v:"1"', "i:0"])
 paths = st.lists(st.lists(steps, min_size=1, max_size=3).map(tuple), max_size=6)
 
 
-def set_of(members: list[tuple[str, ...]]) -> FieldSet:
-    result = FieldSet()
+def set_of(members: list[tuple[str, ...]]) -> Tree:
+    result: Tree = {}
     for path in members:
         tree: Any = {}
         for step in reversed(path):
             tree = {step: tree}
-        result = result.union(FieldSet(tree))
+        result = union(result, tree)
     return result
 
 
@@ -112,14 +113,14 @@ def set_of(members: list[tuple[str, ...]]) -> FieldSet:
 def test_sets_of_fields_are_sets_of_paths(left: list[tuple[str, ...]], right: list[tuple[str, ...]]) -> None:
     a, b = set(left), set(right)
     one, other = set_of(left), set_of(right)
-    assert set(one.paths()) == a
-    assert set(one.union(other).paths()) == a | b
-    assert set(one.difference(other).paths()) == a - b
-    assert set(one.intersection(other).paths()) == a & b
+    assert set(field_set.paths(one)) == a
+    assert set(field_set.paths(union(one, other))) == a | b
+    assert set(field_set.paths(difference(one, other))) == a - b
+    assert set(field_set.paths(intersection(one, other))) == a & b
     below = {path for path in a if any(path[:depth] in b for depth in range(1, len(path) + 1))}
-    assert set(one.without(other).paths()) == a - below
-    assert all((path in one) == (path in a) for path in a | b)
-    assert len(list(one.paths())) == len(a), "no path comes twice"
+    assert set(field_set.paths(without(one, other))) == a - below
+    assert all(contains(one, path) == (path in a) for path in a | b)
+    assert len(list(field_set.paths(one))) == len(a), "no path comes twice"
 
 
 @modestly
@@ -129,10 +130,10 @@ def test_equal_sets_have_one_tree_and_the_wire_keeps_it(
 ) -> None:
     one = set_of(left)
     assert one == set_of(left[::-1])
-    assert FieldSet.from_fields_v1(one.to_fields_v1()) == one
+    assert field_set.read(field_set.in_order(one)) == one
     # By whatever way a set was made, its tree is the plain one.
-    for made in (one.difference(set_of(right)), one.intersection(set_of(right)), one.without(set_of(right))):
-        assert made == set_of(list(made.paths()))
+    for made in (difference(one, set_of(right)), intersection(one, set_of(right)), without(one, set_of(right))):
+        assert made == set_of(list(field_set.paths(made)))
 
 
 # -- pods --------------------------------------------------------------------------------------------------------------
@@ -228,18 +229,22 @@ def test_the_difference_as_a_strategic_patch_leads_to_the_target(old: Doc, new: 
     assert old == before
 
 
+def leaves_of(doc: Doc) -> set[field_set.Path]:
+    return set(field_set.paths(shape_of(POD).leaves(doc) or {}))
+
+
 @modestly
 @given(pods(), pods())
 def test_comparing_finds_every_leaf_that_differs_and_no_other(old: Doc, new: Doc) -> None:
-    added, modified, removed = compare(POD, old, new)
-    before, after = (set(field_set_of(POD, doc).paths()) for doc in (old, new))
+    added, modified, removed = shape_of(POD).compare(old, new)
+    before, after = (leaves_of(doc) for doc in (old, new))
     # Comparing also names containers, which set no leaf: only leaves are held against the two documents.
-    assert {path for path in added.paths() if path in after | before} == after - before
-    assert {path for path in removed.paths() if path in after | before} == before - after
-    assert set(modified.paths()) <= after & before
-    assert (old == new) <= (added.is_empty and modified.is_empty and removed.is_empty)
-    back = compare(POD, new, old)
-    assert (back.added, back.modified, back.removed) == (removed, modified, added)
+    assert {path for path in field_set.paths(added) if path in after | before} == after - before
+    assert {path for path in field_set.paths(removed) if path in after | before} == before - after
+    assert set(field_set.paths(modified)) <= after & before
+    assert (old == new) <= (not added and not modified and not removed)
+    back = shape_of(POD).compare(new, old)
+    assert back == (removed, modified, added)
 
 
 # -- owners ------------------------------------------------------------------------------------------------------------
@@ -254,11 +259,11 @@ def applied(live: Doc | None, config: Doc, manager: str, *, force: bool = False,
     return result
 
 
-def owned_by(doc: Doc, manager: str) -> FieldSet:
+def owned_by(doc: Doc, manager: str) -> Tree:
     for entry in doc["metadata"].get("managedFields", []):
         if entry["manager"] == manager:
-            return FieldSet.from_fields_v1(entry["fieldsV1"])
-    return FieldSet()
+            return field_set.read(entry["fieldsV1"])
+    return {}
 
 
 @modestly
@@ -267,7 +272,7 @@ def test_applying_is_idempotent_and_shows_what_was_applied(first: Doc, second: D
     live = applied(applied(None, first, "a"), second, "b", force=True)
     assert applied(live, second, "b", force=True, now=LATER) == live
     assert applied(live, second, "b", now=LATER) == live, "nor is there a conflict left"
-    shown, wanted = (set(field_set_of(POD, doc).paths()) for doc in (contents(live), second))
+    shown, wanted = (leaves_of(doc) for doc in (contents(live), second))
     assert wanted <= shown
 
 
@@ -277,8 +282,8 @@ def test_what_the_only_applier_gives_up_is_gone_and_the_rest_stays(mine: Doc, th
     alone = applied(applied(None, mine, "a"), less, "a")
     assert contents(alone) == less, "alone, the object is what was applied last"
     live = applied(applied(applied(None, mine, "a"), theirs, "b", force=True), less, "a", force=True)
-    shown = set(field_set_of(POD, contents(live)).paths())
-    both = set(field_set_of(POD, theirs).paths()) | set(field_set_of(POD, less).paths())
+    shown = leaves_of(contents(live))
+    both = leaves_of(theirs) | leaves_of(less)
     assert shown == both
 
 
@@ -292,9 +297,9 @@ def test_without_force_nothing_of_others_changes(first: Doc, second: Doc) -> Non
         assert conflict.causes
         assert all(cause.message == 'conflict with "a"' for cause in conflict.causes)
         return
-    difference = compare(POD, contents(live), contents(result))
-    assert difference.modified.intersection(owned_by(live, "a")).is_empty
-    assert difference.removed.is_empty
+    _, modified, removed = shape_of(POD).compare(contents(live), contents(result))
+    assert not intersection(modified, owned_by(live, "a"))
+    assert not removed
     assert owned_by(result, "a") == owned_by(live, "a")
 
 
@@ -308,11 +313,11 @@ def test_after_any_updates_every_leaf_has_one_owner_and_nothing_else_is_owned(wr
         track_update(POD, old=live, new=new, manager=manager, api_version="v1", now=NOW)
         live = new
     assert live is not None
-    for path in field_set_of(POD, contents(live)).difference(NEVER_OWNED).paths():
-        assert sum(path in owned_by(live, manager) for manager in "abc") == 1, path
-    everything = compare(POD, {}, contents(live)).added
+    for path in field_set.paths(difference(shape_of(POD).leaves(contents(live)) or {}, NEVER_OWNED)):
+        assert sum(contains(owned_by(live, manager), path) for manager in "abc") == 1, path
+    everything = shape_of(POD).compare({}, contents(live)).added
     for manager in "abc":
-        assert owned_by(live, manager).difference(everything).is_empty
+        assert not difference(owned_by(live, manager), everything)
 
 
 # -- documents that are patched stay as they were ----------------------------------------------------------------------

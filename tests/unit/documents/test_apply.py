@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.documents.apply.field_set import FieldSet
+from tonnage.documents.apply import field_set
 from tonnage.documents.apply.managed_fields import track_update
 from tonnage.documents.apply.server_side_apply import ANNOTATION, MAX_ANNOTATIONS_BYTES, apply
 from tonnage.documents.patches.json_patch import PatchFailed
@@ -164,7 +164,7 @@ def test_an_owner_through_a_subresource_is_told_with_it() -> None:
     track_update(POD, old=None, new=live, manager="kubelet", api_version="v1", subresource="status", now=T1)
     config = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "status": {"phase": "Failed"}}
     with pytest.raises(Conflict) as refused:
-        applied(live, config, "bob", subresource="status", reset_fields=FieldSet.of(("spec",)))
+        applied(live, config, "bob", subresource="status", reset_fields=field_set.of(("spec",)))
     assert refused.value.message == (
         'Apply failed with 1 conflict: conflict with "kubelet" with subresource "status" using v1: .status.phase'
     )
@@ -174,7 +174,7 @@ def test_what_an_endpoint_does_not_write_is_neither_owned_nor_in_conflict() -> N
     live: Doc = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "status": {"phase": "Running"}}
     track_update(POD, old=None, new=live, manager="kubelet", api_version="v1", subresource="status", now=T1)
     config = {**pod(hostname="h"), "status": {"phase": "Failed"}}
-    result = applied(live, config, "bob", reset_fields=FieldSet.of(("status",)))
+    result = applied(live, config, "bob", reset_fields=field_set.of(("status",)))
     assert [entry["fieldsV1"] for entry in result["metadata"]["managedFields"]] == [
         {"f:spec": {"f:hostname": {}}},
         {"f:status": {"f:phase": {}}},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tonnage.apiserver.openapi.types import V2, definitions
-from tonnage.documents.apply.field_walk import field_set_of
+from tonnage.documents.apply.field_walk import shape_of
 from tonnage.documents.apply.server_side_apply import merge
 from tonnage.documents.patches.strategic_merge import strategic_merge
 from tonnage.documents.schema import schema_of
@@ -14,7 +14,7 @@ BUDGET = schema_of("policy", "v1", "PodDisruptionBudget")
 
 def test_appliers_own_parts_of_a_claim_reference() -> None:
     applied = {"spec": {"claimRef": {"namespace": "ns", "name": "c"}}}
-    assert field_set_of(VOLUME, applied).tree == {"f:spec": {"f:claimRef": {"f:name": {}, "f:namespace": {}}}}
+    assert shape_of(VOLUME).leaves(applied) == {"f:spec": {"f:claimRef": {"f:name": {}, "f:namespace": {}}}}
     live = {"spec": {"claimRef": {"uid": "u", "name": "old"}}}
     assert merge(VOLUME, live, applied) == {"spec": {"claimRef": {"uid": "u", "namespace": "ns", "name": "c"}}}
 
@@ -22,7 +22,7 @@ def test_appliers_own_parts_of_a_claim_reference() -> None:
 def test_an_object_reference_elsewhere_is_one_field() -> None:
     # storage.k8s.io's inline volume has a granular one too: it is the same PersistentVolumeSpec. An Event's is not.
     event = schema_of("", "v1", "Event")
-    assert field_set_of(event, {"related": {"name": "a", "uid": "u"}}).tree == {"f:related": {}}
+    assert shape_of(event).leaves({"related": {"name": "a", "uid": "u"}}) == {"f:related": {}}
 
 
 def test_strategic_merge_replaces_the_selector_of_a_budget_as_a_whole() -> None:

@@ -6,15 +6,15 @@ A key is one step of a path: `f:name` a field or map entry, `k:{…}` the list i
 with this value, `i:3` a position. A node is a member of the set if it has nothing below it or has the key "."; the root
 never is. Every write reads and writes ownership: in the wire's form both cost nothing.
 
-Trees never change, so sets, documents and copies share them. Every key is in canonical spelling (`from_fields_v1`
-ensures it), so two steps are equal if their texts are.
+Trees never change: operations return new ones, and sets, documents and copies share them. Every key is in canonical
+spelling (`read` ensures it), so two steps are equal if their texts are.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
+from collections.abc import Callable, Iterator
+from functools import lru_cache, reduce
 from typing import Any, TypeVar
 
 from tonnage.objects.texts.decode_budget import REQUEST, Budget, BudgetExceeded
@@ -24,80 +24,25 @@ T = TypeVar("T")
 Tree = dict[str, "Tree"]
 Path = tuple[str, ...]
 """Steps in FieldsV1 spelling, outermost first."""
+_EMPTY: Tree = {}
 
 
-class FieldSet:
-    """A set of paths. Every operation returns a new set and leaves its operands unchanged."""
+def of(*paths: tuple[str, ...]) -> Tree:
+    """A set of paths given by field names alone: `of(("status",), ("metadata", "labels"))`."""
+    return union(*(reduce(lambda tree, name: {f"f:{name}": tree}, reversed(names), _EMPTY) for names in paths))
 
-    __slots__ = ("tree",)
 
-    def __init__(self, tree: Tree | None = None) -> None:
-        self.tree: Tree = tree or {}
+def union(*trees: Tree) -> Tree:
+    filled = [tree for tree in trees if tree]
+    return _union_of(filled) if filled else {}
 
-    @classmethod
-    def of(cls, *paths: tuple[str, ...]) -> FieldSet:
-        """A set of paths given by field names alone: `FieldSet.of(("status",), ("metadata", "labels"))`."""
-        result = cls()
-        for names in paths:
-            tree: Tree = {}
-            for name in reversed(names):
-                tree = {f"f:{name}": tree}
-            result = result.union(cls(tree))
-        return result
 
-    @classmethod
-    def from_fields_v1(cls, fields: Any) -> FieldSet:
-        """Read a client's FieldsV1; steps of an unknown sort are dropped. Raises ValueError if it is not FieldsV1."""
-        return cls(_read(fields, root=True))
-
-    def to_fields_v1(self) -> Tree:
-        """The tree in upstream's order: "." first, then the steps. Not to be changed."""
-        return _in_order(self.tree)
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.tree
-
-    @classmethod
-    def union_of(cls, sets: Iterable[FieldSet]) -> FieldSet:
-        """The paths in any of the sets, in linear time: repeated `union` would copy the growing sum every time."""
-        trees = [field_set.tree for field_set in sets if field_set.tree]
-        return cls(_union_of(trees)) if trees else cls()
-
-    def union(self, other: FieldSet) -> FieldSet:
-        return FieldSet.union_of((self, other))
-
-    def difference(self, other: FieldSet) -> FieldSet:
-        """The paths that are not in `other`. A path below a path of `other` stays."""
-        rest = _difference_below(self.tree, other.tree)
-        return self if rest is self.tree else FieldSet(rest)
-
-    def without(self, other: FieldSet) -> FieldSet:
-        """The paths that are neither in `other` nor anywhere below a path of `other`."""
-        return FieldSet(_without_below(self.tree, other.tree)) if other.tree else self
-
-    def intersection(self, other: FieldSet) -> FieldSet:
-        return FieldSet(_intersection_below(self.tree, other.tree))
-
-    def paths(self) -> Iterator[Path]:
-        """Every path in upstream's order: a node's members first, sorted, then the paths below each member."""
-        yield from _paths(self.tree, ())
-
-    def __contains__(self, path: Path) -> bool:
-        node = self.tree
-        for step in path:
-            if step not in node:
-                return False
-            node = node[step]
-        return bool(path) and _is_member(node)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, FieldSet) and self.tree == other.tree
-
-    __hash__ = None  # type: ignore[assignment]  # a set of dicts; equal sets must not pretend to be hashable
-
-    def __repr__(self) -> str:
-        return f"FieldSet({self.tree!r})"
+def contains(tree: Tree, path: Path) -> bool:
+    for step in path:
+        if step not in tree:
+            return False
+        tree = tree[step]
+    return bool(path) and _is_member(tree)
 
 
 # -- nodes: {} is a member with nothing below it, None stands for no node at all --------------------------------------
@@ -125,7 +70,8 @@ def _union_of(trees: list[Tree]) -> Tree:
     return both if "." in both or all(trees) else {".": {}, **both}
 
 
-def _difference_below(left: Tree, right: Tree) -> Tree:
+def difference(left: Tree, right: Tree) -> Tree:
+    """The paths that are not in `right`; `left` itself if that is all. A path below a path of `right` stays."""
     rest = left
     # The shorter side is walked: a change of many fields meets many owners of few fields.
     for step in right if len(right) <= len(left) else list(left):
@@ -146,19 +92,20 @@ def _difference(left: Tree, right: Tree) -> Tree | None:
     loses_itself = _is_member(right)
     if not left:
         return None if loses_itself else left
-    rest = _difference_below(left, right)
+    rest = difference(left, right)
     if loses_itself and "." in rest:
         rest = {step: below for step, below in rest.items() if step != "."}
     return _plain(rest) if rest else None
 
 
-def _without_below(left: Tree, right: Tree) -> Tree:
+def without(left: Tree, right: Tree) -> Tree:
+    """The paths that are neither in `right` nor anywhere below a path of `right`."""
     rest: Tree = {}
     for step, below in left.items():
         if step in right and step != ".":
             if _is_member(right[step]):
                 continue
-            kept = _without_below(below, right[step])
+            kept = without(below, right[step])
             if kept or not below:
                 rest[step] = _plain(kept)
         else:
@@ -166,12 +113,12 @@ def _without_below(left: Tree, right: Tree) -> Tree:
     return rest
 
 
-def _intersection_below(left: Tree, right: Tree) -> Tree:
+def intersection(left: Tree, right: Tree) -> Tree:
     both: Tree = {}
     for step in left if len(left) <= len(right) else right:
         if step != "." and step in left and step in right:
             below = left[step]
-            shared = _intersection_below(below, right[step])
+            shared = intersection(below, right[step])
             if _is_member(below) and _is_member(right[step]):
                 both[step] = {".": {}, **shared} if shared else {}
             elif shared:
@@ -179,13 +126,14 @@ def _intersection_below(left: Tree, right: Tree) -> Tree:
     return both
 
 
-def _paths(tree: Tree, above: Path) -> Iterator[Path]:
+def paths(tree: Tree, above: Path = ()) -> Iterator[Path]:
+    """Every path in upstream's order: a node's members first, sorted, then the paths below each member."""
     steps = sorted((step for step in tree if step != "."), key=_order)
     for step in steps:
         if _is_member(tree[step]):
             yield (*above, step)
     for step in steps:
-        yield from _paths(tree[step], (*above, step))
+        yield from paths(tree[step], (*above, step))
 
 
 class OrderedTree(dict[str, Tree]):
@@ -194,12 +142,12 @@ class OrderedTree(dict[str, Tree]):
     __slots__ = ()
 
 
-def _in_order(tree: Tree) -> Tree:
-    """The same tree with sorted keys at every depth; an OrderedTree is returned as it is."""
+def in_order(tree: Tree) -> Tree:
+    """The tree in upstream's order: "." first, then the steps. An OrderedTree is returned as it is."""
     if type(tree) is OrderedTree:
         return tree
     steps = sorted(tree, key=_order)
-    ordered = {step: _in_order(tree[step]) if tree[step] else tree[step] for step in steps}
+    ordered = {step: in_order(tree[step]) if tree[step] else tree[step] for step in steps}
     if steps == list(tree) and all(ordered[step] is tree[step] for step in steps):
         return tree
     return ordered
@@ -274,7 +222,8 @@ def _read_json(text: str) -> Any:
         raise ValueError(exc.message) from exc
 
 
-def _read(fields: Any, *, root: bool = False) -> Tree:
+def read(fields: Any, *, is_root: bool = True) -> Tree:
+    """Read a client's FieldsV1; steps of an unknown sort are dropped. Raises ValueError if it is not FieldsV1."""
     if not isinstance(fields, dict):
         raise ValueError(f"expected an object, found {json.dumps(fields)}")
     tree: Tree = {}
@@ -283,8 +232,8 @@ def _read(fields: Any, *, root: bool = False) -> Tree:
             continue
         spelled = _canonical(step)
         if spelled is not None:
-            tree[spelled] = _read(below)
-    return {".": {}, **tree} if "." in fields and tree and not root else tree
+            tree[spelled] = read(below, is_root=False)
+    return {".": {}, **tree} if "." in fields and tree and not is_root else tree
 
 
 def path_text(path: Path) -> str:

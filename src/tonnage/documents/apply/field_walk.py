@@ -9,6 +9,9 @@ in an object that does not mention them: when they get content they are modified
 
 Documents are expected to fit their schema. One thing can still go wrong: a list item without any of the keys that name
 it raises `UnnamedItem`.
+
+    shape_of(struct).leaves(doc)          the fields that a document sets
+    shape_of(struct).compare(old, new)    added, modified and removed fields
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from tonnage.documents.apply.field_set import FieldSet, Tree, json_text
+from tonnage.documents.apply.field_set import Tree, json_text
 from tonnage.documents.schema import Field, ListOf, MapOf, Scalar, Struct, Type
 from tonnage.objects.document import Doc
 
@@ -28,28 +31,37 @@ class UnnamedItem(ValueError):
     """A list item has none of the keys that name it; the text is upstream's."""
 
 
+class Changes(NamedTuple):
+    """The fields added, modified and removed from one value to another. No path is in two of the sets."""
+
+    added: Tree
+    modified: Tree
+    removed: Tree
+
+
 class Shape:
     """How one type of value is walked. This base class is a leaf: one field, whatever is inside."""
 
     __slots__ = ()
 
     def leaves(self, value: Any) -> Tree | None:
-        """The node with the leaves and items that `value` sets; None if it sets nothing."""
+        """The node with the leaves and items that `value` sets, which its applier owns; None if it sets nothing."""
         return {}
 
     def whole(self, value: Any) -> Tree:
         """The node of a value that was added or removed as a whole: its leaves, items and every container between."""
         return {}
 
-    def compare(self, old: Any, new: Any, added: Tree, modified: Tree, removed: Tree) -> None:
-        """Record in the three trees the differences inside two unequal values. A leaf has no inside."""
+    def compare(self, old: Any, new: Any) -> Changes:
+        """The differences inside two unequal values, whatever the order of items. A leaf has no inside."""
+        return Changes({}, {}, {})
 
     def remove(self, value: Any, tree: Tree) -> Any:
         """`value` without the items in the tree; None if nothing is left."""
         return value
 
     def named(self, tree: Tree) -> Tree:
-        """The tree with every struct field on its paths made a member."""
+        """The tree with every struct field on its paths made a member, so that `difference` removes these too."""
         return tree
 
     def enters(self, old: Any, new: Any) -> bool:
@@ -114,8 +126,9 @@ class Entries(Shape):
             tree[step] = {} if shape is LEAF else shape.whole(item)
         return tree
 
-    def compare(self, old: Any, new: Any, added: Tree, modified: Tree, removed: Tree) -> None:
+    def compare(self, old: Any, new: Any) -> Changes:
         old, new, fields = old or {}, new or {}, self.fields
+        changes = Changes({}, {}, {})
         for name, after in new.items():
             before = old.get(name, ABSENT)
             if before == after:
@@ -124,16 +137,17 @@ class Entries(Shape):
             if before is ABSENT:
                 before = stand_in
             if before is ABSENT:
-                added[step] = {} if shape is LEAF else shape.whole(after)
+                changes.added[step] = {} if shape is LEAF else shape.whole(after)
             elif before != after:
-                _descend(step, shape, before, after, added, modified, removed)
+                _descend(step, shape, before, after, changes)
         for name, before in old.items():
             if name not in new:
                 step, shape, after = fields[name]
                 if after is ABSENT:
-                    removed[step] = shape.whole(before)
+                    changes.removed[step] = shape.whole(before)
                 elif before != after:
-                    _descend(step, shape, before, after, added, modified, removed)
+                    _descend(step, shape, before, after, changes)
+        return changes
 
     def remove(self, value: Any, tree: Tree) -> Any:
         if not isinstance(value, dict):
@@ -149,14 +163,12 @@ class Entries(Shape):
         return kept or None
 
 
-def _descend(step: str, shape: Shape, before: Any, after: Any, added: Tree, modified: Tree, removed: Tree) -> None:
+def _descend(step: str, shape: Shape, before: Any, after: Any, changes: Changes) -> None:
     # A change between null and empty modifies the field itself, and so does a change of type where none is declared.
     if shape is LEAF or not (before or after) or not shape.enters(before, after):
-        modified[step] = {}
+        changes.modified[step] = {}
         return
-    below: tuple[Tree, Tree, Tree] = ({}, {}, {})
-    shape.compare(before, after, *below)
-    for tree, node in zip((added, modified, removed), below, strict=True):
+    for tree, node in zip(changes, shape.compare(before, after), strict=True):
         if node:
             tree[step] = node
 
@@ -233,8 +245,9 @@ class ListShape(Shape):
             tree[step] = {} if step in tree else self.item.whole(item)
         return tree
 
-    def compare(self, old: Any, new: Any, added: Tree, modified: Tree, removed: Tree) -> None:
+    def compare(self, old: Any, new: Any) -> Changes:
         before, after = self.grouped(old), self.grouped(new)
+        added, modified, removed = changes = Changes({}, {}, {})
         for step, group in after.items():
             earlier = before.get(step, [])
             if earlier == group:
@@ -248,12 +261,13 @@ class ListShape(Shape):
                 if earlier:
                     removed[step] = self.item.whole(earlier[0])
             elif earlier:
-                _descend(step, self.item, earlier[0], group[0], added, modified, removed)
+                _descend(step, self.item, earlier[0], group[0], changes)
             else:
                 added[step] = self.item.whole(group[0])
         for step, earlier in before.items():
             if step not in after:
                 removed[step] = self.item.whole(earlier[0]) if len(earlier) == 1 else {}
+        return changes
 
     def remove(self, value: Any, tree: Tree) -> Any:
         kept = []
@@ -325,36 +339,3 @@ def _empty(kind: Type) -> Any:
     if isinstance(kind, Scalar):
         return {"string": "", "bytes": "", "bool": False, "int32": 0, "int64": 0, "number": 0}.get(kind.name, ABSENT)
     return [] if isinstance(kind, ListOf) else {}
-
-
-class FieldChanges(NamedTuple):
-    """The changes from one document to another. No path is in two of the sets."""
-
-    added: FieldSet
-    modified: FieldSet
-    removed: FieldSet
-
-
-def field_set_of(struct: Struct, doc: Doc) -> FieldSet:
-    """The leaves and list items a document sets: what an applier owns. Raises UnnamedItem."""
-    return FieldSet(shape_of(struct).leaves(doc))
-
-
-def compare(struct: Struct, old: Doc, new: Doc) -> FieldChanges:
-    """The fields added, modified and removed between two documents, whatever the order of items. Raises UnnamedItem."""
-    added: Tree = {}
-    modified: Tree = {}
-    removed: Tree = {}
-    shape_of(struct).compare(old, new, added, modified, removed)
-    return FieldChanges(FieldSet(added), FieldSet(modified), FieldSet(removed))
-
-
-def remove_items(struct: Struct, doc: Doc, fields: FieldSet) -> Doc:
-    """A document without these fields and items. A container that loses everything stays as null."""
-    kept: Doc = shape_of(struct).remove(doc, fields.tree) or {}
-    return kept
-
-
-def with_named_fields(struct: Struct, fields: FieldSet) -> FieldSet:
-    """The set with every struct field on its paths added, so that `difference` can remove these fields too."""
-    return FieldSet(shape_of(struct).named(fields.tree))

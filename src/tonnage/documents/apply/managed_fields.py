@@ -15,21 +15,22 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
-from tonnage.documents.apply.field_set import FieldSet, OrderedTree
-from tonnage.documents.apply.field_walk import UnnamedItem, compare
+from tonnage.documents.apply import field_set
+from tonnage.documents.apply.field_set import OrderedTree, Tree, difference, union, without
+from tonnage.documents.apply.field_walk import UnnamedItem, shape_of
 from tonnage.documents.schema import ShapedResource, Struct
 from tonnage.objects.document import Doc, dig
 from tonnage.objects.resources import Resource
 
-NOTHING = FieldSet()
+NOTHING: Tree = {}
 MAX_UPDATE_MANAGERS = 10
 """Of more Update entries than this, the oldest are merged into one (upstream's DefaultMaxUpdateManagers)."""
 OLD_CHANGES = "ancient-changes"
 _SET_BY_SERVER = "name namespace creationTimestamp selfLink uid clusterName generation managedFields resourceVersion"
-NEVER_OWNED = FieldSet.of(
+NEVER_OWNED = field_set.of(
     ("apiVersion",), ("kind",), ("metadata",), *(("metadata", name) for name in _SET_BY_SERVER.split())
 )
-_RESET_BY_CUSTOM_STATUS = FieldSet.of(("metadata",), ("spec",))
+_RESET_BY_CUSTOM_STATUS = field_set.of(("metadata",), ("spec",))
 _RESET_BY_STATUS: dict[str, tuple[tuple[str, ...], ...]] = {
     "deployments.apps": (("metadata", "labels"),),
     "pods": (("metadata", "deletionTimestamp"), ("metadata", "ownerReferences")),
@@ -51,7 +52,7 @@ class FieldOwner(NamedTuple):
 class Owned:
     """The fields of one owner, the version it used, and when its fields last changed (empty: never recorded)."""
 
-    fields: FieldSet
+    fields: Tree
     api_version: str
     time: str = ""
 
@@ -67,7 +68,7 @@ def applier(manager: str, subresource: str = "") -> FieldOwner:
     return FieldOwner(manager or "unknown", "Apply", "", subresource)
 
 
-def reset_fields_of(resource: Resource, subresource: str = "") -> FieldSet:
+def reset_fields_of(resource: Resource, subresource: str = "") -> Tree:
     """The fields that an endpoint does not write, so that its managers never own them: upstream's GetResetFields."""
     if isinstance(resource, ShapedResource) and subresource == "status":
         return _RESET_BY_CUSTOM_STATUS
@@ -75,12 +76,12 @@ def reset_fields_of(resource: Resource, subresource: str = "") -> FieldSet:
 
 
 @cache
-def _reset_fields(has_status: bool, qualified: str, subresource: str) -> FieldSet:
+def _reset_fields(has_status: bool, qualified: str, subresource: str) -> Tree:
     if not has_status or subresource not in ("", "finalize", "status"):
         return NOTHING
     if subresource != "status":
-        return FieldSet.of(("status",))
-    return FieldSet.of(("spec",), *_RESET_BY_STATUS.get(qualified, ()))
+        return field_set.of(("status",))
+    return field_set.of(("spec",), *_RESET_BY_STATUS.get(qualified, ()))
 
 
 def track_update(
@@ -92,7 +93,7 @@ def track_update(
     api_version: str,
     subresource: str = "",
     now: str,
-    reset_fields: FieldSet = NOTHING,
+    reset_fields: Tree = NOTHING,
     api_versions: Collection[str] = (),
 ) -> None:
     """Write into `new` who owns what after a create (`old` is None), an update or a patch by this manager.
@@ -133,27 +134,25 @@ def record_update(
     new: Doc,
     owner: FieldOwner,
     now: str,
-    reset_fields: FieldSet,
+    reset_fields: Tree,
     api_versions: Collection[str] = (),
 ) -> None:
     """Give `owner` the differences between the documents, and take them from all others. Raises UnnamedItem."""
-    difference = compare(struct, old, new)
-    changed = difference.added.union(difference.modified).without(reset_fields).difference(NEVER_OWNED)
-    removed = difference.removed.without(reset_fields)
-    take_away(managed, changed.union(removed), api_versions=api_versions or (owner.version,))
-    if not changed.is_empty:
+    added, modified, removed = shape_of(struct).compare(old, new)
+    changed = difference(without(union(added, modified), reset_fields), NEVER_OWNED)
+    take_away(managed, union(changed, without(removed, reset_fields)), api_versions=api_versions or (owner.version,))
+    if changed:
         previous = managed.get(owner)
-        fields = previous.fields.union(changed) if previous else changed
-        managed[owner] = Owned(fields, owner.version, now)
+        managed[owner] = Owned(union(previous.fields, changed) if previous else changed, owner.version, now)
 
 
 def take_away(
-    managed: Managed, fields: FieldSet, *, api_versions: Collection[str], spare: FieldOwner | None = None
+    managed: Managed, fields: Tree, *, api_versions: Collection[str], spare: FieldOwner | None = None
 ) -> None:
     """Take the fields from all owners but `spare`. Drops empty entries and, as upstream, entries of other versions."""
     for owner, owned in list(managed.items()):
-        left = owned.fields if owner == spare else owned.fields.difference(fields)
-        if left.is_empty or owned.api_version not in api_versions:
+        left = owned.fields if owner == spare else difference(owned.fields, fields)
+        if not left or owned.api_version not in api_versions:
             del managed[owner]
         elif left is not owned.fields:
             managed[owner] = Owned(left, owned.api_version, owned.time)
@@ -166,7 +165,7 @@ def fold_old_updates(managed: Managed) -> None:
     if excess <= 0:
         return
     first_of: dict[str, FieldOwner] = {}
-    folded: dict[FieldOwner, list[FieldSet]] = {}
+    folded: dict[FieldOwner, list[Tree]] = {}
     for owner in sorted(updates, key=lambda owner: (managed[owner].time, owner)):
         if excess <= 0:
             break
@@ -184,7 +183,7 @@ def fold_old_updates(managed: Managed) -> None:
         excess -= 1
     for bucket, sets in folded.items():
         owned = managed[bucket]
-        managed[bucket] = Owned(FieldSet.union_of((owned.fields, *sets)), owned.api_version, owned.time)
+        managed[bucket] = Owned(union(owned.fields, *sets), owned.api_version, owned.time)
 
 
 # -- entries on the wire -----------------------------------------------------------------------------------------------
@@ -211,7 +210,7 @@ def read_entries(entries: Iterable[Doc]) -> Managed:
             entry.get("manager", ""), operation, version if operation == "Update" else "", entry.get("subresource", "")
         )
         tree = entry.get("fieldsV1")  # in the order in which it was written
-        managed[owner] = Owned(FieldSet(OrderedTree(tree) if tree else None), version, entry.get("time") or "")
+        managed[owner] = Owned(OrderedTree(tree) if tree else NOTHING, version, entry.get("time") or "")
     return managed
 
 
@@ -228,7 +227,7 @@ def check_entries(entries: Iterable[Doc]) -> Managed:
             raise ValueError(f"missing fieldsType in managed fields entry {position}")
         if fields_type != "FieldsV1":
             raise ValueError(f'invalid fieldsType "{fields_type}" in managed fields entry {position}')
-        checked.append({**entry, "fieldsV1": FieldSet.from_fields_v1(entry.get("fieldsV1") or {}).to_fields_v1()})
+        checked.append({**entry, "fieldsV1": field_set.in_order(field_set.read(entry.get("fieldsV1") or {}))})
     return read_entries(checked)
 
 
@@ -245,7 +244,7 @@ def write_entries(doc: Doc, managed: Managed) -> None:
         entry |= {"operation": owner.operation, "apiVersion": owned.api_version}
         if owned.time:
             entry["time"] = owned.time
-        entry |= {"fieldsType": "FieldsV1", "fieldsV1": owned.fields.to_fields_v1()}
+        entry |= {"fieldsType": "FieldsV1", "fieldsV1": field_set.in_order(owned.fields)}
         if owner.subresource:
             entry["subresource"] = owner.subresource
         entries.append(entry)

@@ -21,20 +21,18 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from tonnage.documents import go_text
-from tonnage.documents.apply.field_set import FieldSet, Path, path_text
-from tonnage.documents.apply.field_walk import (
-    LEAF,
-    Entries,
-    ListShape,
-    Shape,
-    UnnamedItem,
-    compare,
-    field_set_of,
-    list_shape,
-    remove_items,
-    shape_of,
-    with_named_fields,
+from tonnage.documents.apply.field_set import (
+    Path,
+    Tree,
+    contains,
+    difference,
+    intersection,
+    path_text,
+    paths,
+    union,
+    without,
 )
+from tonnage.documents.apply.field_walk import LEAF, Entries, ListShape, Shape, UnnamedItem, list_shape, shape_of
 from tonnage.documents.apply.managed_fields import (
     NEVER_OWNED,
     NOTHING,
@@ -74,7 +72,7 @@ def apply(
     api_version: str,
     subresource: str = "",
     now: str,
-    reset_fields: FieldSet = NOTHING,
+    reset_fields: Tree = NOTHING,
     api_versions: Collection[str] = (),
 ) -> Doc:
     """The object after `manager` applied `config` to `live` (None: it does not exist yet), with its new managedFields.
@@ -95,26 +93,26 @@ def apply(
 
     owner = applier(manager, subresource)
     last = managed.get(owner)
-    managed[owner] = Owned(field_set_of(struct, config).without(reset_fields), api_version, last.time if last else "")
+    stated = without(shape_of(struct).leaves(config) or {}, reset_fields)
+    managed[owner] = Owned(stated, api_version, last.time if last else "")
     after = merge(struct, before, config)
     if last is not None and last.api_version in same:
-        kept = FieldSet.union_of(entry.fields for entry in managed.values() if entry.api_version in same)
-        after = _prune(struct, after, kept, last.fields)
+        kept = union(*(entry.fields for entry in managed.values() if entry.api_version in same))
+        after = _prune(shape_of(struct), after, kept, last.fields)
 
-    difference = compare(struct, before, after)
-    changed = difference.added.union(difference.modified).without(reset_fields)
-    removed = difference.removed.without(reset_fields)
+    added, modified, removed = shape_of(struct).compare(before, after)
+    changed = without(union(added, modified), reset_fields)
     if not force:
         conflicts = _conflicts(managed, changed, owner, same)
         if conflicts and manager == KUBECTL:
             pardoned = unchanged_since(struct, before, api_version)
-            conflicts = [conflict for conflict in conflicts if conflict[1] not in pardoned]
+            conflicts = [conflict for conflict in conflicts if not contains(pardoned, conflict[1])]
         if conflicts:
             raise _conflict_error(conflicts)
-    take_away(managed, changed.union(removed), api_versions=same, spare=owner)
+    take_away(managed, union(changed, without(removed, reset_fields)), api_versions=same, spare=owner)
     owned = managed.pop(owner, None)
-    fields = owned.fields.difference(NEVER_OWNED) if owned else NOTHING
-    if owned and not fields.is_empty:  # its time moves only if the object changed
+    fields = difference(owned.fields, NEVER_OWNED) if owned else NOTHING
+    if owned and fields:  # its time moves only if the object changed
         managed[owner] = Owned(fields, owned.api_version, now if after != before else owned.time)
 
     result: Doc = copy(after)
@@ -147,7 +145,7 @@ def _kind_told(doc: Doc) -> str:
     return f"{group}/{version}, Kind={doc.get('kind') or ''}"
 
 
-def _adopt(struct: Struct, managed: Managed, doc: Doc, owner: FieldOwner, now: str, reset_fields: FieldSet) -> None:
+def _adopt(struct: Struct, managed: Managed, doc: Doc, owner: FieldOwner, now: str, reset_fields: Tree) -> None:
     """Record every field of an untracked object as owned by `owner`."""
     try:
         record_update(struct, managed, old={}, new=doc, owner=owner, now=now, reset_fields=reset_fields)
@@ -159,32 +157,30 @@ def _adopt(struct: Struct, managed: Managed, doc: Doc, owner: FieldOwner, now: s
         ) from exc
 
 
-def _prune(struct: Struct, merged: Doc, owned: FieldSet, last: FieldSet) -> Doc:
+def _prune(shape: Shape, merged: Doc, owned: Tree, last: Tree) -> Doc:
     """Remove the fields that this manager applied last time, unless somebody owns them now.
 
     In three steps, because removing an item removes everything below it, also fields of others.
     """
 
-    def named(fields: FieldSet) -> FieldSet:
-        return with_named_fields(struct, fields)
+    def set_by(doc: Doc | None) -> Tree:
+        return shape.named(shape.leaves(doc) or {})
 
-    everything = named(field_set_of(struct, merged))
-
-    pruned = remove_items(struct, merged, named(last))
-    kept = named(field_set_of(struct, pruned)).union(named(owned))
-    pruned = remove_items(struct, merged, everything.difference(kept))
-    lost = everything.difference(named(field_set_of(struct, pruned)))
-    return remove_items(struct, merged, lost.intersection(named(last)))
+    everything, applied = set_by(merged), shape.named(last)
+    kept = union(set_by(shape.remove(merged, applied)), shape.named(owned))
+    pruned = shape.remove(merged, difference(everything, kept))
+    lost = difference(everything, set_by(pruned))
+    return shape.remove(merged, intersection(lost, applied)) or {}
 
 
 def _conflicts(
-    managed: Managed, changed: FieldSet, applying: FieldOwner, api_versions: Collection[str]
+    managed: Managed, changed: Tree, applying: FieldOwner, api_versions: Collection[str]
 ) -> list[tuple[FieldOwner, Path]]:
     return [
         (owner, path)
         for owner, owned in sorted(managed.items(), key=lambda item: item[0])
         if owner != applying and owned.api_version in api_versions
-        for path in owned.fields.intersection(changed).paths()
+        for path in paths(intersection(owned.fields, changed))
     ]
 
 
@@ -219,21 +215,19 @@ def _owner_text(owner: FieldOwner) -> str:
     return f"{text} using {owner.version}" if owner.operation == "Update" else text
 
 
-def unchanged_since(struct: Struct, live: Doc, api_version: str) -> FieldSet:
+def unchanged_since(struct: Struct, live: Doc, api_version: str) -> Tree:
     """The fields in the annotation that still have its values. Empty if the annotation cannot be used."""
     text = dig(live, "metadata", "annotations", ANNOTATION)
     try:
         applied = read_json((text or "null").encode(), Budget(REQUEST))
-    except (BudgetExceeded, ValueError):
-        return FieldSet()
-    if not isinstance(applied, dict) or applied.get("apiVersion") != api_version or misfit(struct, applied):
-        return FieldSet()
-    try:
-        difference = compare(struct, applied, live)
-        fields = field_set_of(struct, applied)
-    except UnnamedItem:
-        return FieldSet()
-    return fields.difference(difference.modified).difference(difference.added).difference(difference.removed)
+        if not isinstance(applied, dict) or applied.get("apiVersion") != api_version or misfit(struct, applied):
+            return {}
+        fields = shape_of(struct).leaves(applied) or {}
+        for changed in shape_of(struct).compare(applied, live):
+            fields = difference(fields, changed)
+    except (BudgetExceeded, ValueError):  # an unnamed item is a ValueError
+        return {}
+    return fields
 
 
 def renew(doc: Doc, config: Doc) -> None:
