@@ -15,7 +15,7 @@ import yaml
 
 from support.definition_builders import DEFINITIONS
 from tonnage.apiserver import bodies
-from tonnage.documents.custom.custom_resource import CustomKind
+from tonnage.documents.custom.custom_resource import CustomResource, custom_resource
 from tonnage.driver.state.records import (
     SNAPSHOTS,
     VOLUMES,
@@ -53,7 +53,7 @@ def read_definition(data: bytes) -> None:
     if DEFINITIONS.validate(doc):
         return
     for version in doc["spec"]["versions"]:
-        kind = CustomKind(doc, version["name"])
+        kind = custom_resource(doc, version["name"])
         kind.openapi_definition(is_v3=True)
         for column in kind.columns:
             column.definition()
@@ -68,11 +68,11 @@ def read_custom_object(data: bytes) -> None:
 
 
 @cache
-def kinds() -> list[CustomKind]:
-    return [CustomKind(each, each["spec"]["versions"][0]["name"]) for each in definitions()]
+def kinds() -> list[CustomResource]:
+    return [custom_resource(each, each["spec"]["versions"][0]["name"]) for each in definitions()]
 
 
-def judge(kind: CustomKind, doc: Doc) -> None:
+def judge(kind: CustomResource, doc: Doc) -> None:
     kind.admit(doc)
     once = copy(doc)
     kind.admit(doc)

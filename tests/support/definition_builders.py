@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from tonnage.documents.admit import admit
-from tonnage.documents.custom.custom_resource import CustomKind
+from tonnage.documents.custom.custom_resource import CustomResource, custom_resource
 from tonnage.documents.custom.definition_rules import record_stored_version
 from tonnage.documents.kinds.custom_resource_definition import CustomResourceDefinitionStrategy
 from tonnage.documents.schema import schema_of
@@ -57,9 +57,9 @@ def read_definition(path: Path) -> Doc:
     return admitted(yaml.safe_load(path.read_text()))
 
 
-def widget_kind(spec_schema: Doc, **version: Any) -> CustomKind:
+def widget_kind(spec_schema: Doc, **version: Any) -> CustomResource:
     """Kind Widget whose `spec` has this schema."""
-    return CustomKind(definition(object_schema({"spec": spec_schema}), **version), "v1")
+    return custom_resource(definition(object_schema({"spec": spec_schema}), **version), "v1")
 
 
 def widget(spec: Any = None, **more: Any) -> Doc:

@@ -195,8 +195,8 @@ class Application:
         if not is_about(asked, verb, at):
             raise status.no_such_resource()  # the verb would do something else than was authorized
         call = Call(verb, at, query, request.headers, user=asked.user)
-        if custom is not None and custom.custom.deprecation_warning is not None:
-            call.warnings.append(custom.custom.deprecation_warning)
+        if custom is not None and custom.deprecation_warning is not None:
+            call.warnings.append(custom.deprecation_warning)
         responses.negotiated(call)  # refuse a form that the client cannot read, before anything happens
         if wrong := names.path_segment(at.name):
             raise BadRequest(f'Name parameter invalid: "{at.name}": {";".join(wrong)}')

@@ -72,7 +72,7 @@ def _own_fields(resource: CustomResource, record: StoreRecord) -> Mapping[str, s
     shape = f"{resource.api_version}/{resource.shape_id}"
     if record.attributes.custom[0] != shape:
         doc = resource.shown(decode(record.document))
-        fields = {field: _text(dig(doc, *field.split(".")), "") for field in resource.custom.selectable_fields}
+        fields = {field: _text(dig(doc, *field.split(".")), "") for field in resource.selectable_fields}
         record.attributes.custom = (shape, fields)
     own: Mapping[str, str] = record.attributes.custom[1]
     return own
@@ -81,7 +81,7 @@ def _own_fields(resource: CustomResource, record: StoreRecord) -> Mapping[str, s
 def _custom_names(resource: CustomResource, fields: FieldSelector) -> Mapping[str, str]:
     known = {"metadata.name", *(["metadata.namespace"] if resource.namespaced else ())}
     for label in fields.fields:
-        if label not in known and label not in resource.custom.selectable_fields:
+        if label not in known and label not in resource.selectable_fields:
             raise BadRequest(f"field label not supported: {label}")
     return {label: label for label in fields.fields}
 

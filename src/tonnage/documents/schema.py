@@ -167,9 +167,7 @@ def type_named(name: str) -> Struct:
 class ShapedResource(Resource):
     """A resource with a shape of its own: a custom resource, whose kind is compiled in `documents/custom`."""
 
-    @property
-    def struct(self) -> Struct:
-        raise NotImplementedError("a custom resource has a shape of its own")
+    struct: Struct
 
 
 def schema_of_resource(resource: Resource) -> Struct:

@@ -15,7 +15,7 @@ from examples_tried import tries
 from support.definition_builders import DEFINITIONS, definition, object_schema, widget
 from tonnage.documents.admit import Findings, Malformed, admit
 from tonnage.documents.apply.managed_fields import track_update
-from tonnage.documents.custom.custom_resource import CustomKind
+from tonnage.documents.custom.custom_resource import CustomResource, custom_resource
 from tonnage.documents.schema import schema_of
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.texts.go_regexp import InvalidPattern, compile_go
@@ -66,7 +66,7 @@ def objects(below: st.SearchStrategy[Doc]) -> st.SearchStrategy[Doc]:
 SCHEMAS = st.recursive(SCALAR_SCHEMAS, objects, max_leaves=5)
 
 
-def admitted(kind: CustomKind, doc: Doc) -> Findings | None:
+def admitted(kind: CustomResource, doc: Doc) -> Findings | None:
     try:
         return kind.admit(doc)
     except Malformed:  # metadata of an embedded resource that cannot be read, and nothing else
@@ -78,7 +78,7 @@ def admitted(kind: CustomKind, doc: Doc) -> Findings | None:
 def test_a_second_pass_changes_nothing_and_errors_are_field_errors(schema: Doc, value: Any, other: Any) -> None:
     made = definition(object_schema({"spec": schema}))
     assert [str(error) for error in DEFINITIONS.validate(made)] == []
-    kind = CustomKind(made, "v1")
+    kind = custom_resource(made, "v1")
     doc, old = widget(value), widget(other)
     if admitted(kind, doc) is None or admitted(kind, old) is None:
         return

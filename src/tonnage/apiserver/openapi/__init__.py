@@ -208,7 +208,7 @@ def openapi_v2_protobuf(custom: Custom = ()) -> bytes:
 
 
 def _given(custom: Custom, dialect: types.Dialect) -> dict[str, Doc]:
-    return {row.struct.full_name: row.custom.openapi_definition(is_v3=dialect is types.V3) for row in custom}
+    return {row.struct.full_name: row.openapi_definition(is_v3=dialect is types.V3) for row in custom}
 
 
 def etag(body: bytes) -> str:

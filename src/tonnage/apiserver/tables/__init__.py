@@ -111,7 +111,7 @@ def columns(resource: Resource) -> list[Doc]:
     """The column definitions of a resource. In a watch only the first event has them."""
     if isinstance(resource, CustomResource):
         name = _layouts()["shared"][0].definition(schema_of("", "v1", "Pod"))  # all kinds have the same metadata
-        return [name, *(column.definition() for column in resource.custom.columns)]
+        return [name, *(column.definition() for column in resource.columns)]
     schema = schema_of_resource(resource)
     return [column.definition(schema) for column in _layout(resource)]
 
@@ -153,7 +153,7 @@ def _layout(resource: Resource) -> list[Column]:
     layouts = _layouts()
     if isinstance(resource, CustomResource):
         looks = Looks()
-        return [layouts["shared"][0], *(_custom_column(column, looks) for column in resource.custom.columns)]
+        return [layouts["shared"][0], *(_custom_column(column, looks) for column in resource.columns)]
     return layouts.get(f"{resource.group}/{resource.kind}", layouts["plain"])
 
 

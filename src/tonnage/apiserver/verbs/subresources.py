@@ -158,7 +158,7 @@ async def _change_scale(
 
 def _scale_of(doc: Doc, resource: Resource, *, must_have: bool = True) -> Doc:
     if isinstance(resource, CustomResource):
-        paths = resource.custom.scale
+        paths = resource.scale
         assert paths is not None, "nobody gets here without a scale subresource"
         return custom_scale_of(resource.shown(doc), paths, must_have=must_have)
     return scale_of(doc, resource)
@@ -166,8 +166,8 @@ def _scale_of(doc: Doc, resource: Resource, *, must_have: bool = True) -> Doc:
 
 def _apply_scale(doc: Doc, scale: Doc, resource: Resource) -> Doc:
     if isinstance(resource, CustomResource):
-        assert resource.custom.scale is not None, "as above"
-        return apply_custom_scale(doc, scale, resource.custom.scale)
+        assert resource.scale is not None, "as above"
+        return apply_custom_scale(doc, scale, resource.scale)
     return apply_scale(doc, scale)
 
 

@@ -123,7 +123,7 @@ async def _read_own(registry: Registry, call: Call, options: WriteOptions) -> tu
         return to_stored(call.resource, doc)
 
     is_large = bodies.is_large(call.body, call.content_type)
-    is_large = is_large or (isinstance(call.resource, CustomResource) and call.resource.custom.is_large)
+    is_large = is_large or (isinstance(call.resource, CustomResource) and call.resource.is_large)
     doc = await registry.work(is_large, read)
     if bodies.media_type(call.content_type) == bodies.PROTOBUF:  # a few bytes may have become many objects
         is_large = is_large or event_loop.is_large(encode(doc))

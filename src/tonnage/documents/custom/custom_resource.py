@@ -1,22 +1,22 @@
-"""One served version of a custom resource: its row, like those in `objects/resources.py`, and its compiled kind.
+"""One served version of a custom resource: a row like those in `objects/resources.py`, with its schema compiled.
 
-A row is made from a definition and replaced when the definition changes; rows are compared by identity. All versions
-share their objects: a document is stored in the current storage version, and shown in the requested version with
-another apiVersion and no other change (`shown`).
+A row is made from a valid definition and replaced when the definition changes; rows are compared by identity. All
+versions share their objects: a document is stored in the current storage version, and shown in the requested version
+with another apiVersion and no other change (`shown`).
 
-    kind = CustomKind(definition, "v1alpha1")
-    findings = kind.admit(doc)          nulls, defaults, metadata, pruning; returns unknown fields
-    errors = kind.validate(doc)         by the schema, embedded resources and list types too
-    apply(kind.struct, live=…, …)       server-side apply and managed fields follow `struct`
+    row = custom_resource(definition, "v1alpha1")
+    findings = row.admit(doc)           nulls, defaults, metadata, pruning; returns unknown fields
+    errors = row.validate(doc)          by the schema, embedded resources and list types too
+    apply(row.struct, live=…, …)        server-side apply and managed fields follow `struct`
 
-A `CustomKind` is made from a valid definition and never changes. In OpenAPI version 3 it shows its schema unchanged.
+In OpenAPI version 3 it shows its schema unchanged.
 Version 2 cannot express `anyOf` and its kin, null, or objects that keep unknown fields, and its clients complain about
 fields it does not name; so these parts are left open. Mirrors upstream's openapi builder.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from typing import Any
@@ -24,11 +24,11 @@ from typing import Any
 from tonnage.clock import Clock
 from tonnage.documents.admit import Findings, admit
 from tonnage.documents.apply.field_walk import shape_of
-from tonnage.documents.custom.definition_rules import deprecation_warning
+from tonnage.documents.custom.definition_rules import deprecation_warning, storage_version
 from tonnage.documents.custom.printer_columns import PrinterColumn, printer_columns
 from tonnage.documents.custom.pruning import drop_nulls, fill_defaults, prune
 from tonnage.documents.custom.schema_rules import walk_schema
-from tonnage.documents.custom.structural import EMBEDDED, INT_OR_STRING, PRESERVE, compile_schema, struct_of
+from tonnage.documents.custom.structural import EMBEDDED, INT_OR_STRING, PRESERVE, Structural, compile_schema, struct_of
 from tonnage.documents.custom.validation import ABSENT, Rules, embedded_errors, list_errors
 from tonnage.documents.scale import validate_scale_paths
 from tonnage.documents.schema import ShapedResource, Struct, schema_of_resource
@@ -49,119 +49,62 @@ _LARGE_FIELDS = 2000
 class CustomResource(ShapedResource):
     """A resource that a definition has added."""
 
-    custom: CustomKind
-    storage_version: str
-    api_versions: frozenset[str]
-    """apiVersions of the definition, served or not: owners of fields in these versions are kept."""
-    shape_id: str
-    """The state of the definition it was made from: another state may show the same object differently."""
-    is_terminating: bool = False
+    definition: Doc
+    of_version: Doc
+    """What the definition says about this version."""
+    schema: Structural
+    struct: Struct
+    """The shape of documents for server-side apply and managed fields."""
+    is_terminating: bool
     """The definition is being deleted: objects may be deleted, but not created."""
 
     __eq__ = object.__eq__
     __hash__ = object.__hash__
 
-    @property
-    def struct(self) -> Struct:
-        return self.custom.struct
-
     @cached_property
     def stored(self) -> Resource:
-        return Resource(self.group, self.storage_version, self.kind, self.plural, self.namespaced)
+        version = storage_version(self.definition) or self.version
+        return Resource(self.group, version, self.kind, self.plural, self.namespaced)
 
     @cached_property
     def store_prefix(self) -> str:
         return f"{STORE_PREFIX}{self.qualified}/"
 
-    def shown(self, doc: Doc) -> Doc:
-        """A stored document as this version shows it: with the current defaults, pruned by the current schema."""
-        rest = {field: value for field, value in doc.items() if field not in ("apiVersion", "kind")}
-        shown: Doc = {"apiVersion": self.api_version, "kind": self.kind, **rest}
-        self.custom.admit(shown)
-        return shown
+    @cached_property
+    def api_versions(self) -> frozenset[str]:
+        """apiVersions of the definition, served or not: owners of fields in these versions are kept."""
+        return frozenset(f"{self.group}/{each['name']}" for each in self.definition["spec"]["versions"])
 
+    @cached_property
+    def shape_id(self) -> str:
+        """The state of the definition it was made from: another state may show the same object differently."""
+        return shape_id(self.definition)
 
-def admit_as(resource: Resource, doc: Doc) -> Findings:
-    """Check and canonicalise a client's document in place, built-in or custom. Raises Malformed."""
-    if isinstance(resource, CustomResource):
-        return resource.custom.admit(doc)
-    return admit(schema_of_resource(resource), doc)
-
-
-def custom_resources(definition: Doc) -> dict[str, CustomResource]:
-    """The served versions of a definition, by version name, under the accepted names."""
-    status = definition.get("status") or {}
-    accepted = {name: value for name, value in (status.get("acceptedNames") or {}).items() if value}
-    spec = {**definition["spec"], "names": {**definition["spec"]["names"], **accepted}}
-    definition = {**definition, "spec": spec}
-    versions: list[Doc] = spec["versions"]
-    storage = next(each["name"] for each in versions if each.get("storage"))
-    api_versions = frozenset(f"{spec['group']}/{each['name']}" for each in versions)
-    made: dict[str, CustomResource] = {}
-    for version in versions:
-        if not version.get("served"):
-            continue
-        kind = CustomKind(definition, version["name"])
-        made[version["name"]] = CustomResource(
-            **{field.name: getattr(kind.resource, field.name) for field in fields(Resource)},
-            custom=kind,
-            storage_version=storage,
-            api_versions=api_versions,
-            shape_id=shape_id(definition),
-            is_terminating="deletionTimestamp" in definition["metadata"],
-        )
-        shape_of(kind.struct)  # now, before several threads use it
-    return made
-
-
-def shape_id(definition: Doc) -> str:
-    """Names the state of a definition that its resources depend on. Conditions and labels do not belong to it."""
-    metadata = definition["metadata"]
-    names = dig(definition, "status", "acceptedNames") or {}
-    told = "/".join(f"{name}={names[name]}" for name in sorted(names))
-    return f"{metadata['name']}/{metadata['uid']}/{metadata.get('generation', 0)}/{told}"
-
-
-class CustomKind:
-    def __init__(self, definition: Doc, version: str) -> None:
-        """Raises KeyError if the definition has no such version."""
-        spec = definition["spec"]
-        found: Doc = {each["name"]: each for each in spec["versions"]}[version]
-        self._version = found
-        names: Doc = spec["names"]
-        subresources: Doc = found.get("subresources") or {}
-        self.schema = compile_schema(dig(found, "schema", "openAPIV3Schema"))
-        self.scale: Doc | None = subresources.get("scale")
+    @cached_property
+    def scale(self) -> Doc | None:
         """specReplicasPath, statusReplicasPath and perhaps labelSelectorPath; None without a scale subresource."""
-        self.resource = Resource(
-            spec["group"],
-            version,
-            names["kind"],
-            names["plural"],
-            spec["scope"] == "Namespaced",
-            tuple(names.get("shortNames") or ()),
-            tuple(names.get("categories") or ()),
-            tuple(name for name in ("status", "scale") if subresources.get(name) is not None),
-            singular_name=names.get("singular") or "",
-            list_kind_name=names.get("listKind") or "",
-        )
-        """The kind as a row of the table of resources."""
-        self.deprecation_warning: str | None = deprecation_warning(spec, found)
+        paths: Doc | None = dig(self.of_version, "subresources", "scale")
+        return paths
+
+    @cached_property
+    def deprecation_warning(self) -> str | None:
         """The text of the Warning header for clients of a deprecated version."""
-        self.selectable_fields: tuple[str, ...] = tuple(
-            each["jsonPath"].removeprefix(".") for each in found.get("selectableFields") or ()
-        )
+        return deprecation_warning(self.definition["spec"], self.of_version)
+
+    @cached_property
+    def selectable_fields(self) -> tuple[str, ...]:
         """Fields that a field selector may name beside metadata.name and metadata.namespace: `spec.colour`."""
+        return tuple(each["jsonPath"].removeprefix(".") for each in self.of_version.get("selectableFields") or ())
+
+    @cached_property
+    def columns(self) -> tuple[PrinterColumn, ...]:
+        """The columns of a table after Name."""
+        return printer_columns(self.of_version.get("additionalPrinterColumns") or ())
 
     @cached_property
     def is_large(self) -> bool:
         """True if the schema has so many fields that defaulting even a small document may take long."""
         return sum(1 for _ in islice(walk_schema(self.schema.source, ""), _LARGE_FIELDS)) == _LARGE_FIELDS
-
-    @cached_property
-    def struct(self) -> Struct:
-        """The shape of documents for server-side apply and managed fields."""
-        return struct_of(self.schema, self.resource.group, self.resource.version, self.resource.kind)
 
     @cached_property
     def _rules(self) -> Rules:
@@ -171,6 +114,13 @@ class CustomKind:
     def _status_rules(self) -> Rules:
         status = self.schema.properties.get("status")
         return Rules(status.source if status is not None else {})
+
+    def shown(self, doc: Doc) -> Doc:
+        """A stored document as this version shows it: with the current defaults, pruned by the current schema."""
+        rest = {field: value for field, value in doc.items() if field not in ("apiVersion", "kind")}
+        shown: Doc = {"apiVersion": self.api_version, "kind": self.kind, **rest}
+        self.admit(shown)
+        return shown
 
     def admit(self, doc: Doc) -> Findings:
         """Default and prune a client's document in place, and return its unknown fields. Raises Malformed."""
@@ -203,13 +153,73 @@ class CustomKind:
     def _new_list_errors(self, new: Doc, old: Doc) -> Errors:
         return [] if list_errors(self.schema, old) else list_errors(self.schema, new)
 
-    @cached_property
-    def columns(self) -> tuple[PrinterColumn, ...]:
-        """The columns of a table after Name."""
-        return printer_columns(self._version.get("additionalPrinterColumns") or ())
-
     def openapi_definition(self, *, is_v3: bool) -> Doc:
-        return kind_definition(self.schema.source, self.resource, selectable_fields=self.selectable_fields, is_v3=is_v3)
+        schema = self.schema.source
+        if not schema or (not is_v3 and schema.get(PRESERVE)):
+            # kubectl would refuse every field that is not named, so none is.
+            made: Doc = {"type": "object"}
+        else:
+            made = _unfolded(schema) if is_v3 else _as_v2(_unfolded(schema))
+            made.setdefault("properties", {})
+            _add_embedded(made, is_v3)
+            made["properties"] = {**made["properties"], **_meta_properties(is_v3)}
+        head = {"group": self.group, "version": self.version, "kind": self.kind}
+        made["x-kubernetes-group-version-kind"] = [head]
+        if is_v3 and self.selectable_fields:
+            made["x-kubernetes-selectable-fields"] = [{"fieldPath": field} for field in self.selectable_fields]
+        return made
+
+
+def admit_as(resource: Resource, doc: Doc) -> Findings:
+    """Check and canonicalise a client's document in place, built-in or custom. Raises Malformed."""
+    if isinstance(resource, CustomResource):
+        return resource.admit(doc)
+    return admit(schema_of_resource(resource), doc)
+
+
+def custom_resources(definition: Doc) -> dict[str, CustomResource]:
+    """The served versions of a definition, by version name, under the accepted names."""
+    status = definition.get("status") or {}
+    accepted = {name: value for name, value in (status.get("acceptedNames") or {}).items() if value}
+    spec = {**definition["spec"], "names": {**definition["spec"]["names"], **accepted}}
+    definition = {**definition, "spec": spec}
+    served = [version["name"] for version in spec["versions"] if version.get("served")]
+    return {version: custom_resource(definition, version) for version in served}
+
+
+def custom_resource(definition: Doc, version: str) -> CustomResource:
+    """One version of a definition. Raises KeyError if there is none."""
+    spec, names = definition["spec"], definition["spec"]["names"]
+    found: Doc = {each["name"]: each for each in spec["versions"]}[version]
+    schema = compile_schema(dig(found, "schema", "openAPIV3Schema"))
+    struct = struct_of(schema, spec["group"], version, names["kind"])
+    shape_of(struct)  # now, before several threads use it
+    subresources: Doc = found.get("subresources") or {}
+    return CustomResource(
+        spec["group"],
+        version,
+        names["kind"],
+        names["plural"],
+        spec["scope"] == "Namespaced",
+        tuple(names.get("shortNames") or ()),
+        tuple(names.get("categories") or ()),
+        tuple(name for name in ("status", "scale") if subresources.get(name) is not None),
+        singular_name=names.get("singular") or "",
+        list_kind_name=names.get("listKind") or "",
+        definition=definition,
+        of_version=found,
+        schema=schema,
+        struct=struct,
+        is_terminating="deletionTimestamp" in definition["metadata"],
+    )
+
+
+def shape_id(definition: Doc) -> str:
+    """Names the state of a definition that its resources depend on. Conditions and labels do not belong to it."""
+    metadata = definition["metadata"]
+    names = dig(definition, "status", "acceptedNames") or {}
+    told = "/".join(f"{name}={names[name]}" for name in sorted(names))
+    return f"{metadata['name']}/{metadata['uid']}/{metadata.get('generation', 0)}/{told}"
 
 
 class CustomResourceStrategy(Strategy):
@@ -221,16 +231,16 @@ class CustomResourceStrategy(Strategy):
 
     def __init__(self, resource: CustomResource, gates: Gates, clock: Clock | None = None) -> None:
         super().__init__(resource, gates, clock)
-        self._kind = resource.custom
+        self._custom = resource
 
     def default(self, doc: Doc) -> None:
-        self._kind.default(doc)
+        self._custom.default(doc)
 
     def validate(self, doc: Doc) -> Errors:
-        return self._kind.validate(doc) + validate_scale_paths(doc, self._kind.scale)
+        return self._custom.validate(doc) + validate_scale_paths(doc, self._custom.scale)
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        return self._kind.validate_update(new, old) + validate_scale_paths(new, self._kind.scale)
+        return self._custom.validate_update(new, old) + validate_scale_paths(new, self._custom.scale)
 
     def spec_changed(self, new: Doc, old: Doc) -> bool:
         """Every change outside metadata counts. With a status subresource, status is still the old one here."""
@@ -248,8 +258,8 @@ class CustomResourceStrategy(Strategy):
         new.update(kept)
 
     def validate_status(self, new: Doc, old: Doc) -> Errors:
-        errors = self._kind.validate_status(new, old)
-        return errors + validate_scale_paths(new, self._kind.scale, status_only=True)
+        errors = self._custom.validate_status(new, old)
+        return errors + validate_scale_paths(new, self._custom.scale, status_only=True)
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
         """Warnings about new finalizers without a qualified name."""
@@ -278,22 +288,6 @@ _ABOUT = {
     "kind": "Kind is the name of what this object is.",
     "metadata": "Standard object's metadata: name, labels, owners and what the server keeps about every object.",
 }
-
-
-def kind_definition(schema: Doc, resource: Resource, *, selectable_fields: tuple[str, ...], is_v3: bool) -> Doc:
-    if not schema or (not is_v3 and schema.get(PRESERVE)):
-        # kubectl would refuse every field that is not named, so none is.
-        made: Doc = {"type": "object"}
-    else:
-        made = _unfolded(schema) if is_v3 else _as_v2(_unfolded(schema))
-        made.setdefault("properties", {})
-        _add_embedded(made, is_v3)
-        made["properties"] = {**made["properties"], **_meta_properties(is_v3)}
-    head = {"group": resource.group, "version": resource.version, "kind": resource.kind}
-    made["x-kubernetes-group-version-kind"] = [head]
-    if is_v3 and selectable_fields:
-        made["x-kubernetes-selectable-fields"] = [{"fieldPath": field} for field in selectable_fields]
-    return made
 
 
 def _meta_properties(is_v3: bool) -> dict[str, Doc]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from support.definition_builders import definition, object_schema, widget_kind
-from tonnage.documents.custom.custom_resource import CustomKind
+from tonnage.documents.custom.custom_resource import custom_resource
 from tonnage.objects.document import Doc
 
 TEXT: Doc = {"type": "string"}
@@ -57,7 +57,7 @@ def test_version_2_leaves_out_what_it_has_no_words_for() -> None:
 
 
 def test_a_root_that_keeps_everything_says_nothing_in_version_2() -> None:
-    kind = CustomKind(definition({"type": "object", PRESERVE: True}), "v1")
+    kind = custom_resource(definition({"type": "object", PRESERVE: True}), "v1")
     made = kind.openapi_definition(is_v3=False)
     assert set(made) == {"type", "x-kubernetes-group-version-kind"}
 

@@ -8,7 +8,7 @@ import pytest
 
 from support.definition_builders import definition, object_schema, widget, widget_kind
 from tonnage.documents.admit import Malformed
-from tonnage.documents.custom.custom_resource import CustomKind
+from tonnage.documents.custom.custom_resource import custom_resource
 from tonnage.objects.document import Doc
 
 TEXT: Doc = {"type": "string"}
@@ -72,7 +72,7 @@ def test_an_embedded_resource_keeps_its_type_and_its_metadata_by_the_rules_of_al
 
 def test_metadata_of_the_resource_itself_is_not_the_schemas_to_prune() -> None:
     doc = widget({}, metadata={"name": "w", "labels": {"a": "b"}, "creationTimestamp": None, "nope": 1})
-    findings = CustomKind(definition(object_schema({"metadata": {"type": "object"}})), "v1").admit(doc)
+    findings = custom_resource(definition(object_schema({"metadata": {"type": "object"}})), "v1").admit(doc)
     assert doc["metadata"] == {"name": "w", "labels": {"a": "b"}}
     assert findings.unknown == ["metadata.nope", "spec"]
 

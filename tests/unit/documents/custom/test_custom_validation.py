@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.definition_builders import definition, object_schema, widget, widget_kind
-from tonnage.documents.custom.custom_resource import CustomKind
+from tonnage.documents.custom.custom_resource import custom_resource
 from tonnage.objects.document import Doc
 
 
@@ -251,7 +251,7 @@ def test_through_the_status_endpoint_only_status_is_judged() -> None:
             "status": object_schema({"n": {"type": "integer", "format": "int32"}, "s": {"type": "string"}}),
         }
     )
-    kind = CustomKind(definition(schema, subresources={"status": {}}), "v1")
+    kind = custom_resource(definition(schema, subresources={"status": {}}), "v1")
     old = widget({"n": "wrong"}, status={"n": "wrong as well"})
     assert kind.validate_status(widget({"n": "wrong"}, status={"n": "wrong as well", "s": ""}), old) == []
     errors = kind.validate_status(widget({"n": "wrong"}, status={"n": 2**40, "s": 1}), old)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from support.definition_builders import DEFINITIONS, read_definition
-from tonnage.documents.custom.custom_resource import CustomKind
+from tonnage.documents.custom.custom_resource import CustomResource, custom_resource
 from tonnage.documents.custom.definition_rules import accept_names, establish, is_established
 from tonnage.objects.document import Doc
 
@@ -16,13 +16,13 @@ FILES = sorted(FOLDER.glob("*.yaml"))
 NOW = "2026-01-01T00:00:00Z"
 
 
-def kind_of(stem: str) -> CustomKind:
+def kind_of(stem: str) -> CustomResource:
     return next(iter(kinds_of(stem).values()))
 
 
-def kinds_of(stem: str) -> dict[str, CustomKind]:
+def kinds_of(stem: str) -> dict[str, CustomResource]:
     made = read_definition(FOLDER / f"{stem}.yaml")
-    return {each["name"]: CustomKind(made, each["name"]) for each in made["spec"]["versions"] if each["served"]}
+    return {each["name"]: custom_resource(made, each["name"]) for each in made["spec"]["versions"] if each["served"]}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -68,8 +68,8 @@ def test_an_lvm_node_lists_its_groups_with_quantities_or_numbers() -> None:
 
 def test_an_lvm_volume_shows_its_columns_and_has_a_status_of_its_own() -> None:
     kind = kind_of("lvmvolumes")
-    assert kind.resource.subresources == ("status",)
-    assert kind.resource.short_names == ("lvmvol",)
+    assert kind.subresources == ("status",)
+    assert kind.short_names == ("lvmvol",)
     doc = {
         "metadata": {"creationTimestamp": NOW},
         "spec": {"volGroup": "lvmvg", "ownerNodeID": "node-1", "capacity": "1073741824"},
@@ -103,7 +103,7 @@ def test_a_zfs_node_is_served_in_two_versions_of_one_shape() -> None:
 
 def test_a_logical_volume_of_topolvm_is_cluster_scoped() -> None:
     kind = kind_of("logicalvolumes")
-    assert not kind.resource.namespaced
+    assert not kind.namespaced
     doc = {
         "apiVersion": "topolvm.io/v1", "kind": "LogicalVolume", "metadata": {"name": "pvc-1"},
         "spec": {"name": "pvc-1", "nodeName": "n", "size": "1Gi", "deviceClass": "ssd"},
@@ -120,4 +120,4 @@ def test_a_logical_volume_of_topolvm_is_cluster_scoped() -> None:
 
 def test_a_version_that_does_not_exist_has_no_kind() -> None:
     with pytest.raises(KeyError):
-        CustomKind(read_definition(FILES[0]), "v9")
+        custom_resource(read_definition(FILES[0]), "v9")
