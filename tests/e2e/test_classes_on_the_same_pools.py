@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from scene import Scene, whole_cluster
+from test_up_goes_on import NoKubectl
 
 from support.processes import Up
 from tonnage.objects.document import Doc
+from tonnage.objects.storage_v1 import POOL_IDS
 from tonnage.stories.objects import claim, pod
 
 
@@ -55,6 +59,43 @@ def test_what_one_class_takes_the_other_has_no_longer_and_gets_back(scene: Scene
     scene.kubectl("delete", "pvc", "data-0" if running == "first" else "data-1")
     scene.running(waiting)
     assert refusals(scene) == []
+
+
+def test_classes_that_share_some_pools_are_packed_pool_by_pool(tmp_path: Path):
+    classes = [
+        {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "StorageClass",
+            "metadata": {"name": name},
+            "provisioner": "pools.tonnage.dev",
+            "volumeBindingMode": "WaitForFirstConsumer",
+            "parameters": {"pools": pools},
+        }
+        for name, pools in (("left", "0,1"), ("right", "1,2"))
+    ]
+    file = tmp_path / "classes.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": classes}))
+    with whole_cluster("--nodes", "1", "--pools", "3x100Gi", "-f", str(file)) as up:
+        scene = Scene(up, NoKubectl(up), "default")
+        ids = scene.until("ids", lambda: ids_by_class(scene))
+        assert ids == {"pools": "node-1/0,node-1/1,node-1/2", "left": "node-1/0,node-1/1", "right": "node-1/1,node-1/2"}
+        # Two volumes of 80Gi of each class are four, and there are three pools.
+        names = [("a", "left"), ("b", "left"), ("c", "right"), ("d", "right")]
+        NoKubectl(up).create(
+            *[of_class(each, "80Gi", of) for each, of in names], pod("all", [each for each, _ in names])
+        )
+        told = scene.until("all to be refused", lambda: refusal(scene, "all"))
+        assert told.startswith("0/1 nodes are available: 1 node(s) did not have enough free storage.")
+        NoKubectl(up).create(of_class("e", "80Gi", "left"), of_class("f", "80Gi", "right"), pod("two", ["e", "f"]))
+        scene.running("two")
+        assert refusals(scene) == []
+
+
+def ids_by_class(scene: Scene) -> dict[str, str]:
+    """The ids of the pools of every class; empty while one has none."""
+    published = scene.items("/apis/storage.k8s.io/v1/csistoragecapacities")
+    found = {each["storageClassName"]: each["metadata"].get("annotations", {}).get(POOL_IDS) for each in published}
+    return found if len(found) == 3 and all(found.values()) else {}
 
 
 def refusal(scene: Scene, name: str) -> str:

@@ -50,6 +50,8 @@ CHANGING_CALLS = frozenset(
     )
 )
 """Calls on behalf of the whole cluster, made only by the leader; node calls are the node's own business."""
+POOL_IDS_METADATA = "tonnage-pool-ids"
+"""Trailing metadata of GetCapacity: an id for each of the `available_capacities`, with commas between them."""
 _FIRST_PAUSE_S, _MAX_PAUSE_S = 0.1, 2.0
 _MESSAGE_BYTES, _METADATA_BYTES = 16 << 20, 256 << 10
 _NOT_THE_DRIVERS = re.compile(
@@ -149,6 +151,13 @@ class CsiClient:
     list_volumes = _rpc("Controller", csi.ListVolumesRequest, csi.ListVolumesResponse)
     get_capacity = _rpc("Controller", csi.GetCapacityRequest, csi.GetCapacityResponse)
 
+    async def capacity_with_ids(self, request: csi.GetCapacityRequest) -> tuple[csi.GetCapacityResponse, list[str]]:
+        """GetCapacity, and the ids of its pools; without ids if the driver tells none (`POOL_IDS_METADATA`)."""
+        beside = dict[str, str | bytes]()
+        answer = await self._call("Controller", "GetCapacity", request, csi.GetCapacityResponse, beside)
+        told = beside.get(POOL_IDS_METADATA, "")
+        return answer, told.split(",") if isinstance(told, str) and told else []
+
     # -- Node ---------------------------------------------------------------------------------------------------------
 
     node_info = _question("Node", csi.NodeGetInfoRequest, csi.NodeGetInfoResponse)
@@ -160,8 +169,18 @@ class CsiClient:
     node_expand = _rpc("Node", csi.NodeExpandVolumeRequest, csi.NodeExpandVolumeResponse)
     volume_stats = _rpc("Node", csi.NodeGetVolumeStatsRequest, csi.NodeGetVolumeStatsResponse)
 
-    async def _call(self, service: str, method: str, request: Message, response: type[R]) -> R:
-        """Call within the time limit, and retry while the driver is away or busy. Raises CsiError."""
+    async def _call(
+        self,
+        service: str,
+        method: str,
+        request: Message,
+        response: type[R],
+        beside: dict[str, str | bytes] | None = None,
+    ) -> R:
+        """Call within the time limit, and retry while the driver is away or busy. Raises CsiError.
+
+        `beside` gets the trailing metadata of the answer.
+        """
         path = f"/csi.v1.{service}/{method}"
         give_up_at = self.clock.monotonic() + self.timeout_s
         backoff = Backoff(
@@ -172,7 +191,7 @@ class CsiClient:
             try:
                 if service != "Identity":
                     await self._require_same_driver(path, left_s)
-                return await self._ask(path, request, response, left_s)
+                return await self._ask(path, request, response, left_s, beside)
             except CsiError as exc:
                 wait_s = backoff.next_s()
                 if exc.code not in RETRIED_CODES or self.clock.monotonic() + wait_s >= give_up_at:
@@ -180,15 +199,25 @@ class CsiClient:
                 _log.debug("A CSI call is tried again", method=path, code=exc.code.name, pause_s=round(wait_s, 2))
                 await self.clock.sleep(wait_s)
 
-    async def _ask(self, path: str, request: Message, response: type[R], limit_s: float) -> R:
+    async def _ask(
+        self,
+        path: str,
+        request: Message,
+        response: type[R],
+        limit_s: float,
+        beside: dict[str, str | bytes] | None = None,
+    ) -> R:
         if self.before_change is not None and path.rpartition("/")[2] in CHANGING_CALLS:
             self.before_change(path)
         started_at, code = self.clock.monotonic(), Code.UNKNOWN
         try:
-            answered = cast(R | None, await self._method(path, request, response)(request, timeout=limit_s))
+            call = self._method(path, request, response)(request, timeout=limit_s)
+            answered = cast(R | None, await call)
             if answered is None:
                 code = Code.DATA_LOSS
                 raise CsiError(path, code, "the driver's answer cannot be read", address=self.address)
+            if beside is not None:
+                beside.update(await call.trailing_metadata())
             code = Code.OK
             return answered
         except grpc.aio.AioRpcError as exc:

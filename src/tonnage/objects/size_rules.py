@@ -240,7 +240,7 @@ def _openebs_zfs(parameters: dict[str, str]) -> str:
 
 
 def _topolvm(parameters: dict[str, str]) -> str:
-    minimum = _TOPOLVM_MINIMUM.get(parameters.get(_FSTYPE, ""))
+    minimum = _TOPOLVM_MINIMUM.get(parameters.get(_FSTYPE) or parameters.get("fstype", ""))
     return ",".join(filter(None, (minimum and f"minimum={minimum}", _TOPOLVM_BLOCK, _LVM_EXTENT)))
 
 

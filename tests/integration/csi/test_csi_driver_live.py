@@ -95,6 +95,11 @@ async def test_it_serves_all_nodes_survives_a_kill_and_stops_in_order(folder: Pa
             volume_id = await make(cluster, "pvc-1")
             assert await free(cluster, "node-1") == [6 * GI, 10 * GI]
             assert await free(cluster, "node-2") == [5 * GI]
+            second = csi.GetCapacityRequest(
+                accessible_topology=csi.Topology(segments={KEY: "node-1"}), parameters={"pools": "1"}
+            )
+            answer, ids = await cluster.capacity_with_ids(second)
+            assert (list(answer.available_capacities), ids) == ([10 * GI], ["node-1/1"])
             process.kill()
             process.wait(timeout=10)
         # The clients find its successor by themselves, and the volume is there.

@@ -183,7 +183,7 @@ async def test_a_task_that_is_cancelled_stays_cancelled(folder: Path) -> None:
 async def test_every_method_goes_where_its_name_says(folder: Path) -> None:
     """Asked with an empty request, a peer that knows none of them says Unimplemented, and each names its request."""
     calls = Calls()
-    others = ("close", "plugin_info", "plugin_capabilities", "probe")
+    others = ("close", "plugin_info", "plugin_capabilities", "probe", "capacity_with_ids")
     async with served(f"unix://{folder}/csi.sock", [Peer().register]), client_of(folder, on_call=calls) as driver:
         for name, method in inspect.getmembers(driver, inspect.iscoroutinefunction):
             if name.startswith("_") or name in others:

@@ -13,7 +13,7 @@ from tonnage.csi import csi_pb2 as csi
 from tonnage.documents.patches.json_patch import merge_patch
 from tonnage.objects import codec
 from tonnage.objects.meta import OwnerReference
-from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, CSIStorageCapacity, StorageClass
+from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, POOL_IDS, CSIStorageCapacity, StorageClass
 from tonnage.provisioner.capacity.objects import (
     Included,
     InvalidCapacity,
@@ -224,6 +224,30 @@ def test_pools_in_another_order_are_not_written():
     assert changed(made(POOLS), ReportedCapacity(300 * GI, None, (200 * GI, 100 * GI))) == {}
     told_otherwise = ReportedCapacity(300 * GI, None, (200 * GI, 100 * GI))
     assert changed(made(POOLS, is_dropped=True), told_otherwise, is_dropped=True) == {}
+
+
+def test_ids_are_written_with_the_pools_whose_ids_they_are():
+    told = replace(POOLS, ids=("a", "b"))
+    assert made(told).metadata.annotations == {POOL_IDS: "a,b"}
+    assert changed(made(told), told) == {}
+    assert changed(made(POOLS), told) == {"metadata": {"annotations": {POOL_IDS: "a,b"}}}
+    # In another order the pools are written, too: an id is that of the pool in its place.
+    turned = replace(POOLS, pools=(200 * GI, 100 * GI), ids=("b", "a"))
+    ids = {"metadata": {"annotations": {POOL_IDS: "b,a"}}}
+    assert changed(made(told), turned) == {"availableCapacities": ["200Gi", "100Gi"], **ids}
+    found = made(told, is_dropped=True)
+    assert changed(found, turned, is_dropped=True) == {
+        "metadata": {"annotations": {AVAILABLE_CAPACITIES: "200Gi,100Gi", POOL_IDS: "b,a"}}
+    }
+
+
+@pytest.mark.parametrize(
+    ("ids", "with_pools"), [(["a"], True), (["a", "a"], True), (["a", "b" * 100_000], True), (["a", "b"], False)]
+)
+def test_ids_that_are_not_one_for_each_pool_are_not_taken(ids: list[str], with_pools: bool):
+    response = csi.GetCapacityResponse(available_capacities=[GI, 2 * GI])
+    assert read_response(QUESTION, response, with_pools=with_pools, ids=ids).ids == ()
+    assert read_response(QUESTION, response, with_pools=True, ids=["a", "b"]).ids == ("a", "b")
 
 
 def test_a_new_capacity_is_written_and_nothing_else():

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from google.protobuf.wrappers_pb2 import Int64Value
 
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi import csi_pb2_grpc as rpc
+from tonnage.csi.client import POOL_IDS_METADATA
 from tonnage.driver.driver import Driver
 from tonnage.driver.errors import StatusError, invalid_argument, not_found
 from tonnage.driver.services import messages
@@ -206,24 +207,27 @@ class ControllerService(rpc.ControllerServicer):
         await self._driver.uses.detach(required(request.volume_id, "volume_id"), request.node_id)
         return csi.ControllerUnpublishVolumeResponse()
 
-    async def GetCapacity(self, request: csi.GetCapacityRequest, context: object) -> csi.GetCapacityResponse:
-        """Free bytes, in whole blocks, of the pools where such a volume could go."""
+    async def GetCapacity(self, request: csi.GetCapacityRequest, context: Any) -> csi.GetCapacityResponse:
+        """Free bytes, in whole blocks, of the pools where such a volume could go, and beside them their ids."""
         parameters = read_parameters(request.parameters)
         try:
             for capability in request.volume_capabilities:
                 messages.read_capability(capability)
         except StatusError:  # no such volume can be created, however much is free
             return csi.GetCapacityResponse()
-        free_bytes = [
-            free // BLOCK_BYTES * BLOCK_BYTES
+        by_id = {
+            f"{node}/{number}": free // BLOCK_BYTES * BLOCK_BYTES
             for node in nodes_within(request.accessible_topology, self._nodes)
             for number, free in enumerate(self._driver.core.faults.reported_bytes(node))
             if parameters.pools is None or number in parameters.pools
-        ]
+        }
+        free_bytes = list(by_id.values())
         one_number = self._driver.core.settings.one_number
         if one_number:
             free = max(free_bytes, default=0) if one_number == "largest" else sum(free_bytes)
             return csi.GetCapacityResponse(available_capacity=min(free, _MOST_BYTES))
+        if context is not None and self._driver.core.settings.report_pools:
+            context.set_trailing_metadata(((POOL_IDS_METADATA, ",".join(by_id)),))
         return csi.GetCapacityResponse(
             available_capacity=min(sum(free_bytes), _MOST_BYTES),
             maximum_volume_size=Int64Value(value=max(free_bytes, default=0)),

@@ -89,6 +89,8 @@ class CapacityController:
         self.settings = settings
         self._driver = driver
         self._fixed_segment = fixed_segment
+        self._needs_ids = False
+        """True if the driver's classes may have some pools in common: there are several, not all of one group."""
         self._wanted: dict[Key, WorkItem] = {}
         self._keys_by_segment: dict[Segment, list[Key]] = {}
         self._reported: dict[Key, ReportedCapacity] = {}
@@ -238,7 +240,11 @@ class CapacityController:
         for key, item in self._wanted.items():
             self._keys_by_segment.setdefault(item.segment, []).append(key)
         self._note_known_volumes(self._wanted.keys() - before.keys())
-        for key in sorted(before.keys() ^ self._wanted.keys()):
+        classes = [each for each in self._classes if each.provisioner == self.driver_name]
+        groups = {each.capacity_group or f"class {each.name}" for each in classes}
+        needed_ids, self._needs_ids = self._needs_ids, len(groups) > 1
+        changed = before.keys() ^ self._wanted.keys()
+        for key in sorted(changed if self._needs_ids == needed_ids else before.keys() | self._wanted.keys()):
             self._work.add(key)
 
     def _note_known_volumes(self, new: Set[Key]) -> None:
@@ -281,8 +287,14 @@ class CapacityController:
     async def _get_capacity(self, item: WorkItem, storage_class: StorageClass) -> ReportedCapacity:
         """The driver's report. Raises CsiError or InvalidCapacity; then the objects stay as they are."""
         included = self._included.about(item.key)  # as of before the call
-        response = await self._driver.get_capacity(objects.capacity_request(item, storage_class))
-        reported = objects.read_response(item, response, with_pools=self.settings.with_pools, included=included)
+        response, ids = await self._driver.capacity_with_ids(objects.capacity_request(item, storage_class))
+        reported = objects.read_response(
+            item,
+            response,
+            with_pools=self.settings.with_pools,
+            included=included,
+            ids=ids if self._needs_ids else (),
+        )
         self._reported[item.key] = reported
         self._confirmed_s[item.key] = self._clock.monotonic()
         return reported

@@ -14,7 +14,7 @@ whose PersistentVolume was created before that time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, NamedTuple, Self
@@ -182,6 +182,8 @@ _KEPT: Final = (POOL_IDS, FREE_VOLUMES, POOLS_SOURCE, POOLS_OBSERVED_AT, POOLS_C
 _MAX_LABEL: Final = 63
 _MOST_BYTES: Final = (1 << 63) - 1
 """The largest number of CSI, and so the largest sum."""
+_MOST_OF_IDS: Final = 100_000
+"""Characters of all ids of one object, which fit into an annotation beside the pools."""
 _MOST_POOLS: Final = 10_000
 """These fit into an annotation (256 KiB) whatever the numbers; of more pools the largest are published."""
 
@@ -202,6 +204,7 @@ class WorkItem:
 @dataclass(frozen=True)
 class ReportedCapacity:
     """The driver's report, in bytes. `maximum_bytes` None: not reported; no `pools`: the driver does not list them.
+    `ids`: one for each pool, or none.
 
     Without `adds_pools` (the gate is off) pools are only written to objects that already list pools.
     """
@@ -211,6 +214,7 @@ class ReportedCapacity:
     pools: tuple[int, ...] = ()
     included: Included = NOTHING
     adds_pools: bool = True
+    ids: tuple[str, ...] = ()
 
 
 class InvalidCapacity(TonnageError):
@@ -257,7 +261,12 @@ def capacity_request(item: WorkItem, storage_class: StorageClass) -> csi.GetCapa
 
 
 def read_response(
-    item: WorkItem, response: csi.GetCapacityResponse, *, with_pools: bool, included: Included = NOTHING
+    item: WorkItem,
+    response: csi.GetCapacityResponse,
+    *,
+    with_pools: bool,
+    included: Included = NOTHING,
+    ids: Sequence[str] = (),
 ) -> ReportedCapacity:
     """Read a response. Without the gate, capacity is the driver's own figure instead of the sum of pools."""
     pools = tuple(response.available_capacities)
@@ -270,7 +279,8 @@ def read_response(
     impossible = next((told for told in (capacity, maximum, *pools) if told is not None and told < 0), None)
     if impossible is not None:
         raise InvalidCapacity(item, impossible)
-    return ReportedCapacity(capacity, maximum, pools, included, with_pools)
+    has_ids = with_pools and len(set(ids)) == len(ids) == len(pools) and sum(map(len, ids)) <= _MOST_OF_IDS
+    return ReportedCapacity(capacity, maximum, pools, included, with_pools, tuple(ids) if has_ids else ())
 
 
 # -- what is to be written --------------------------------------------------------------------------------------------
@@ -332,9 +342,10 @@ def patch_for(
         patch["maximumVolumeSize"] = None if reported.maximum_bytes is None else _text(reported.maximum_bytes)
     # An object that has the field keeps it, also on a server that no longer takes it for others (its gate is off).
     has_field = bool(found.available_capacities)
-    listed = sorted(quantity.value() for quantity in found.available_capacities)
+    in_order = list if reported.ids else sorted  # an id is that of the pool in its place
+    listed = [quantity.value() for quantity in found.available_capacities]
     adds_field = reported.adds_pools and not is_dropped
-    if listed != sorted(reported.pools) and (has_field or adds_field):
+    if in_order(listed) != in_order(reported.pools) and (has_field or adds_field):
         patch["availableCapacities"] = [_text(pool) for pool in reported.pools] or None
     metadata: Doc = {}
     annotated = found.metadata.annotations.get(AVAILABLE_CAPACITIES)
@@ -346,10 +357,12 @@ def patch_for(
     if not wants_annotation:
         if annotated is not None and not is_kept:
             annotations[AVAILABLE_CAPACITIES] = None
-    elif annotated is None or sorted(annotated.split(",")) != sorted(map(_text, reported.pools)):
+    elif annotated is None or in_order(annotated.split(",")) != in_order(map(_text, reported.pools)):
         annotations[AVAILABLE_CAPACITIES] = ",".join(map(_text, reported.pools))
     if wants_annotation and is_kept:
         annotations |= {key: None for key in _KEPT if key in found.metadata.annotations}
+    if reported.ids and found.metadata.annotations.get(POOL_IDS) != ",".join(reported.ids):
+        annotations[POOL_IDS] = ",".join(reported.ids)
     # A new claim is a reason to write; a claim that need not be named any more goes with the next write.
     claims, until = reported.included
     told, told_until = found.metadata.annotations.get(INCLUDED_CLAIMS, ""), found.included_until
@@ -373,6 +386,8 @@ def _annotations(reported: ReportedCapacity, *, is_dropped: bool) -> dict[str, s
     found = {}
     if reported.pools and reported.adds_pools and is_dropped:
         found[AVAILABLE_CAPACITIES] = ",".join(map(_text, reported.pools))
+    if reported.ids:
+        found[POOL_IDS] = ",".join(reported.ids)
     claims, until = reported.included
     if claims:
         found[INCLUDED_CLAIMS] = ",".join(claims)
