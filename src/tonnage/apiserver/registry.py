@@ -26,20 +26,12 @@ from tonnage.apiserver.requests import Location
 from tonnage.apiserver.stored_documents import encoder, is_stored_as_today
 from tonnage.backoff import Backoff
 from tonnage.clock import Clock, in_background, rfc3339
-from tonnage.documents import api_errors
+from tonnage.documents import api_errors, creation
 from tonnage.documents.access.attributes import AllowAll, Authorizer
 from tonnage.documents.access.escalation import is_guarded
 from tonnage.documents.admission import Admission, objects_read_for
 from tonnage.documents.admit import compile_check
 from tonnage.documents.apply.field_walk import shape_of
-from tonnage.documents.creation import (
-    Creator,
-    NameGenerator,
-    is_no_change,
-    prepare_update,
-    refuse_too_large,
-    track_managed_fields,
-)
 from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.documents.deletion import is_deletable, judge_deletion
 from tonnage.documents.protobuf import table_of
@@ -99,10 +91,10 @@ class Registry:
         self.authorizer: Authorizer = authorizer or AllowAll()
         self._guard = guard
         self.definitions = Definitions(store)
-        self._names = NameGenerator(rng)
+        self._names = creation.NameGenerator(rng)
         self._admission = Admission(StoreLister(store), generate_name=self._names.generate_name)
         self._quotas = QuotaAdmission(store, clock, self.work)
-        self._creator = Creator(gates=gates, clock=clock, names=self._names, admission=self._admission)
+        self._creator = creation.Creator(gates=gates, clock=clock, names=self._names, admission=self._admission)
 
     async def work(self, is_large: bool, work: Callable[[], T]) -> T:
         """The result of `work`: run here, or in a thread if it is large."""
@@ -217,9 +209,9 @@ class Registry:
             # Read twice: decoding is several times faster than copying.
             old, new = _current(resource, record), change(_current(resource, record))
             self._refuse_escalation(at, new, old, options.requester)
-            prepare_update(resource, new, old, may_overwrite=strategy.unconditional_update, is_put=is_put)
+            creation.prepare_update(resource, new, old, may_overwrite=strategy.unconditional_update, is_put=is_put)
             self._judge_change(resource, new, old, options, at.subresource, is_tracked)
-            is_idle = is_no_change(new, old) and is_stored_as_today(resource, record.document)
+            is_idle = creation.is_no_change(new, old) and is_stored_as_today(resource, record.document)
             return new, old, strategy.warnings(new, old), is_idle
 
         beside = is_large or self._is_guarded(resource, options.requester)
@@ -279,17 +271,17 @@ class Registry:
     ) -> None:
         strategy = self.strategy(resource)
         strategy.default(new)
-        refuse_too_large(resource, new, old)  # before any code walks over the defaulted document
+        creation.refuse_too_large(resource, new, old)  # before any code walks over the defaulted document
         if subresource == "status":
             strategy.prepare_status(new, old)
         elif subresource != "finalize":  # its change is its own rule
             strategy.drop_disabled_fields(new, old)
             strategy.prepare_update(new, old)
         if is_tracked:
-            track_managed_fields(
+            creation.track_managed_fields(
                 resource, old=old, new=new, manager=options.manager, subresource=subresource, now=self.now()
             )
-        refuse_too_large(resource, new, old)
+        creation.refuse_too_large(resource, new, old)
         is_counted = strategy.generation is not Generation.NONE and subresource != "status"
         if is_counted and strategy.spec_changed(new, old):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1

@@ -19,19 +19,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from tonnage.apiserver import bootstrap
 from tonnage.apiserver.app import Application
 from tonnage.apiserver.audit_log import AuditLog, AuditLogFile
 from tonnage.apiserver.authentication.authenticator import read_credentials, write_kubeconfig
 from tonnage.apiserver.authentication.client_certificates import authentication_published, client_ca_followed
 from tonnage.apiserver.authentication.service_account_tokens import token_secrets_filled
 from tonnage.apiserver.authorizer import RbacAuthorizer, guard_of
-from tonnage.apiserver.bootstrap import (
-    bootstrap,
-    cluster_roles_aggregated,
-    ensure_policy,
-    publish_address,
-    taken_when_there_is_room,
-)
 from tonnage.apiserver.event_expiry import EVENT_TTL_S, EventExpiry
 from tonnage.apiserver.event_loop import measure_lag
 from tonnage.apiserver.registry import Registry
@@ -133,8 +127,8 @@ async def serve(
         )
         async with AsyncExitStack() as stack:
             enter = stack.enter_async_context
-            await enter(taken_when_there_is_room(partial(bootstrap, registry)))
-            await enter(taken_when_there_is_room(partial(ensure_policy, registry)))
+            await enter(bootstrap.taken_when_there_is_room(partial(bootstrap.bootstrap, registry)))
+            await enter(bootstrap.taken_when_there_is_room(partial(bootstrap.ensure_policy, registry)))
             if settings.audit is not None:
                 file = stack.enter_context(AuditLogFile(settings.audit))
                 application.audit_log = AuditLog(file, clock=clock, rng=rng)
@@ -144,7 +138,7 @@ async def serve(
             await enter(application.lifecycle.followed())
             expiry = EventExpiry(registry, clock, settings.event_ttl_s)
             await enter(in_background(expiry.run(), "expiry of events"))
-            await enter(cluster_roles_aggregated(registry, rng))
+            await enter(bootstrap.cluster_roles_aggregated(registry, rng))
             await enter(token_secrets_filled(registry, credentials.authenticator.accounts.key, ca_pem, rng))
             await enter(authentication_published(registry, credentials.client_certificates, rng))
             await enter(client_ca_followed(settings.client_ca_file, credentials.client_certificates, clock))
@@ -164,7 +158,7 @@ async def serve(
                     hint="choose another --secure-port, or 0 for a free one",
                 ) from exc
             await enter(credentials.tls.renewed())
-            await enter(taken_when_there_is_room(partial(publish_address, registry, opened.port)))
+            await enter(bootstrap.taken_when_there_is_room(partial(bootstrap.publish_address, registry, opened.port)))
             host = f"[{settings.bind}]" if ":" in settings.bind else settings.bind
             url = application.url = f"https://{host}:{opened.port}"
             kubeconfig = folder / "kubeconfig"

@@ -18,16 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tonnage.private_files import sync_folder
-from tonnage.store.database import (
-    SCHEMA_VERSION,
-    FindProblem,
-    copy_database,
-    judged_version,
-    lost_commits,
-    sync_file,
-    translated,
-    wal_of,
-)
+from tonnage.store import database
 from tonnage.store.errors import BackupExists, StoreCorrupt, StoreMissing
 from tonnage.store.folder import LOG_FILE, acknowledged_in
 from tonnage.store.loading import Scan, Seal
@@ -61,7 +52,7 @@ class Report:
         if len(self.problems) < MAX_TOLD:
             self.problems.append(problem)
 
-    def judge(self, raw_key: object, revision: int, document: bytes, find_problem: FindProblem | None) -> None:
+    def judge(self, raw_key: object, revision: int, document: bytes, find_problem: database.FindProblem | None) -> None:
         key = raw_key.decode("utf-8", "surrogateescape") if isinstance(raw_key, bytes) else ""
         problem = find_problem(key, revision, document) if find_problem is not None else None
         if problem is not None:
@@ -76,13 +67,13 @@ class Reader(NamedTuple):
     acknowledged: int
 
 
-def check_folder(folder: Path, find_problem: FindProblem | None = None) -> Report:
+def check_folder(folder: Path, find_problem: database.FindProblem | None = None) -> Report:
     """Check the store in `folder`. Raises StoreError if there is none, or it is not ours."""
     path = folder / LOG_FILE
     with reading(folder) as reader:
         report = check(reader.connection, path, find_problem)
         # A running server is writing the file; it has looked at its own start.
-        lost = lost_commits(wal_of(path)) if reader.is_alone else 0
+        lost = database.lost_commits(database.wal_of(path)) if reader.is_alone else 0
         acknowledged = reader.acknowledged
     if report.is_readable and report.revision < acknowledged:
         report.add(f"revision {acknowledged} was acknowledged, and the newest that is there is {report.revision}")
@@ -91,11 +82,11 @@ def check_folder(folder: Path, find_problem: FindProblem | None = None) -> Repor
     return report
 
 
-def check(connection: sqlite3.Connection, path: Path, find_problem: FindProblem | None) -> Report:
+def check(connection: sqlite3.Connection, path: Path, find_problem: database.FindProblem | None) -> Report:
     report = Report(path, file_bytes=path.stat().st_size)
     try:
         connection.execute("BEGIN")
-        version = judged_version(connection, path)
+        version = database.judged_version(connection, path)
         if version is None:
             return report
         report.version = version
@@ -108,7 +99,7 @@ def check(connection: sqlite3.Connection, path: Path, find_problem: FindProblem 
             _check_rows(connection, report, read_seal(connection, path), find_problem)
     except (sqlite3.Error, UnicodeDecodeError) as exc:
         report.is_readable = False
-        report.add(str(translated(exc, path)))
+        report.add(str(database.translated(exc, path)))
     except StoreCorrupt as exc:
         report.is_readable = False
         report.add(exc.message)
@@ -134,7 +125,7 @@ def reading(folder: Path) -> Iterator[Reader]:
             options = "mode=ro"
             is_alone, acknowledged = _is_free(folder, undo)
             if is_alone:
-                wal, shm = wal_of(path), path.with_name(f"{LOG_FILE}-shm")
+                wal, shm = database.wal_of(path), path.with_name(f"{LOG_FILE}-shm")
                 if not wal.exists() or not wal.stat().st_size:
                     options = "mode=ro&immutable=1"
                 elif not shm.exists():
@@ -145,7 +136,7 @@ def reading(folder: Path) -> Iterator[Reader]:
             connection.execute("PRAGMA cell_size_check = ON")
             connection.execute("PRAGMA schema_version").fetchone()
         except (sqlite3.Error, OSError, UnicodeDecodeError) as exc:
-            raise translated(exc, path) from exc
+            raise database.translated(exc, path) from exc
         yield Reader(connection, is_alone, acknowledged)
 
 
@@ -163,7 +154,9 @@ def _is_free(folder: Path, undo: ExitStack) -> tuple[bool, int]:
     return True, acknowledged_in(lock)
 
 
-def _check_rows(connection: sqlite3.Connection, report: Report, seal: Seal, find_problem: FindProblem | None) -> None:
+def _check_rows(
+    connection: sqlite3.Connection, report: Report, seal: Seal, find_problem: database.FindProblem | None
+) -> None:
     scan, last = Scan(seal), 0
     for row in connection.execute(ALL_ROWS, {"after": -(1 << 63)}):
         report.rows += 1
@@ -181,7 +174,7 @@ def _check_rows(connection: sqlite3.Connection, report: Report, seal: Seal, find
 
 
 def _check_rows_before_checksums(
-    connection: sqlite3.Connection, report: Report, find_problem: FindProblem | None
+    connection: sqlite3.Connection, report: Report, find_problem: database.FindProblem | None
 ) -> None:
     heads: dict[bytes, bool] = {}
     for revision, raw_key, deleted, document in connection.execute(_OLD_ROWS):
@@ -202,7 +195,7 @@ LEAP = 1_000_000_000
 """Revisions between a backup and what is restored from it: etcd's advice, 1,500 writes a second for a week."""
 
 
-def back_up(folder: Path, target: Path, find_problem: FindProblem | None = None) -> Report:
+def back_up(folder: Path, target: Path, find_problem: database.FindProblem | None = None) -> Report:
     """Copy the store in `folder` to the new file `target` (mode 0600); returns the check of the copy."""
     if os.path.lexists(target):
         raise BackupExists(target)
@@ -211,7 +204,7 @@ def back_up(folder: Path, target: Path, find_problem: FindProblem | None = None)
         try:
             os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
         except OSError as exc:
-            raise translated(exc, target) from exc
+            raise database.translated(exc, target) from exc
         try:
             report = _copied(reader.connection, draft, find_problem)
             report.path = target
@@ -223,7 +216,7 @@ def back_up(folder: Path, target: Path, find_problem: FindProblem | None = None)
                 raise BackupExists(target) from exc
             sync_folder(target.absolute().parent)
         except (sqlite3.Error, OSError) as exc:
-            raise translated(exc, target) from exc
+            raise database.translated(exc, target) from exc
         finally:
             for suffix in ("", "-wal", "-shm", "-journal"):
                 with suppress(OSError):
@@ -231,21 +224,21 @@ def back_up(folder: Path, target: Path, find_problem: FindProblem | None = None)
     return report
 
 
-def _copied(source: sqlite3.Connection, draft: Path, find_problem: FindProblem | None) -> Report:
-    copy_database(source, draft)
+def _copied(source: sqlite3.Connection, draft: Path, find_problem: database.FindProblem | None) -> Report:
+    database.copy_database(source, draft)
     report = _checked(draft, find_problem)
-    if report.is_whole and report.version == SCHEMA_VERSION:  # a damaged copy is kept as it is, for analysis
+    if report.is_whole and report.version == database.SCHEMA_VERSION:  # a damaged copy is kept as it is, for analysis
         with closing(StoreLog(draft)) as log:
             log.load()
             log.leap(LEAP)
             while log.give_back(keep_pages=0):
                 pass
         report = _checked(draft, find_problem)
-    sync_file(draft)
+    database.sync_file(draft)
     return report
 
 
-def _checked(draft: Path, find_problem: FindProblem | None) -> Report:
+def _checked(draft: Path, find_problem: database.FindProblem | None) -> Report:
     with closing(sqlite3.connect(f"{draft.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as copy:
         copy.isolation_level = None
         return check(copy, draft, find_problem)

@@ -19,19 +19,7 @@ from importlib import resources
 from pathlib import Path
 
 from tonnage.private_files import open_own, require_own_file, sync_folder
-from tonnage.store.errors import (
-    StoreCorrupt,
-    StoreError,
-    StoreForeign,
-    StoreFull,
-    StoreInUse,
-    StoreIOError,
-    StoreMissing,
-    StoreNoPermission,
-    StoreNotADirectory,
-    StoreRemoved,
-    StoreTooNew,
-)
+from tonnage.store import errors
 from tonnage.store.records import compaction_checksum, row_checksum
 
 FindProblem = Callable[[str, int, bytes], str | None]
@@ -44,10 +32,10 @@ _log = logging.getLogger(__name__)
 def migrate(connection: sqlite3.Connection, path: Path, version: int, find_problem: FindProblem | None) -> None:
     """Migrate from `version` to the present one. Raises StoreCorrupt, and sqlite3.Error unchanged."""
     if version != 1:
-        raise StoreCorrupt(path, f"it says schema version {version}, which never was")
+        raise errors.StoreCorrupt(path, f"it says schema version {version}, which never was")
     columns = {row[1] for row in connection.execute("PRAGMA table_info(log)")}
     if "checksum" in columns or "document" not in columns:
-        raise StoreCorrupt(path, "it says schema version 1, but its tables are not of that version")
+        raise errors.StoreCorrupt(path, "it says schema version 1, but its tables are not of that version")
     _log.info("bringing %s from schema version 1 to 2: a checksum a row", path)
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -89,7 +77,7 @@ def _sign_rows(connection: sqlite3.Connection, find_problem: FindProblem | None)
 def _sign_compaction(connection: sqlite3.Connection, path: Path, newest: int) -> None:
     found = connection.execute("SELECT revision FROM compaction").fetchone()
     if found is None:
-        raise StoreCorrupt(path, "the compaction table is empty")
+        raise errors.StoreCorrupt(path, "the compaction table is empty")
     revision = int(found[0])
     rows = connection.execute("SELECT count(*) FROM log NOT INDEXED WHERE revision <= ?", (revision,)).fetchone()[0]
     sealed = max(newest, revision)
@@ -125,7 +113,7 @@ class OpenFiles:
         for name, before in zip(self._names[:2], self._files, strict=False):
             now = self._stat(name, before)
             if now.st_size < before.st_size:
-                raise StoreRemoved(Path(name), f"was cut from {before.st_size} to {now.st_size} bytes")
+                raise errors.StoreRemoved(Path(name), f"was cut from {before.st_size} to {now.st_size} bytes")
 
     def confirm(self) -> None:
         """Raises StoreRemoved if a file was removed or replaced. Accepts the present lengths: SQLite changed them."""
@@ -135,9 +123,9 @@ class OpenFiles:
         try:
             now = os.stat(name)  # noqa: PTH116
         except (FileNotFoundError, NotADirectoryError):
-            raise StoreRemoved(Path(name), "was removed") from None
+            raise errors.StoreRemoved(Path(name), "was removed") from None
         if now.st_ino != before.st_ino or now.st_dev != before.st_dev:
-            raise StoreRemoved(Path(name), "was replaced")
+            raise errors.StoreRemoved(Path(name), "was replaced")
         return now
 
 
@@ -158,7 +146,7 @@ def open_writer(
         require_own_file(key_beside)
     must_be_there = key_beside is not None and key_beside.exists()
     if must_be_there and not path.exists():
-        raise StoreMissing(path, key_beside)
+        raise errors.StoreMissing(path, key_beside)
     # SQLite would create the file by the umask; its -wal and -shm files get the same mode as this one.
     os.close(open_own(path, os.O_RDWR | os.O_CREAT))
     for suffix in _BESIDE:
@@ -167,13 +155,13 @@ def open_writer(
     try:
         version = judged_version(connection, path)
         if version is None and must_be_there:
-            raise StoreMissing(path, key_beside)
+            raise errors.StoreMissing(path, key_beside)
         if version is None:  # before the first page is written, or never
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         # A write is acknowledged when COMMIT returns, so COMMIT must sync the write-ahead log every time: FULL.
         mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         if mode != "wal":
-            raise StoreIOError(path, f"the file system cannot hold a write-ahead log (journal mode is {mode!r})")
+            raise errors.StoreIOError(path, f"the file system cannot hold a write-ahead log (journal mode is {mode!r})")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA cell_size_check = ON")  # notice a damaged page when it is read
         # Writes touch one index page per key, anywhere in the index: 16 MiB hold those of 200,000 rows.
@@ -199,10 +187,10 @@ def open_reader(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def translated(exc: sqlite3.Error | OSError | UnicodeDecodeError, path: Path) -> StoreError:
+def translated(exc: sqlite3.Error | OSError | UnicodeDecodeError, path: Path) -> errors.StoreError:
     """The failure as a StoreError; raise it `from` the original."""
     if isinstance(exc, UnicodeDecodeError):  # SQLite's message would quote the damaged text
-        return StoreCorrupt(path, "its schema is not text")
+        return errors.StoreCorrupt(path, "its schema is not text")
     if isinstance(exc, OSError):
         return _translated_os_error(exc, path)
     code = getattr(exc, "sqlite_errorcode", 0)
@@ -211,17 +199,17 @@ def translated(exc: sqlite3.Error | OSError | UnicodeDecodeError, path: Path) ->
     detail = f"{told} ({getattr(exc, 'sqlite_errorname', type(exc).__name__)})"
     # The shared memory beside the log is a file, too: on a full disk it fails to grow.
     if code & 0xFF == sqlite3.SQLITE_FULL or code == sqlite3.SQLITE_IOERR_SHMSIZE:
-        return StoreFull(path)
+        return errors.StoreFull(path)
     # SQLite knows a full disk, but not a used-up quota.
     if code == sqlite3.SQLITE_IOERR_WRITE and _is_quota_used_up(path.parent):
-        return StoreFull(path)
+        return errors.StoreFull(path)
     if code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        return StoreCorrupt(path, detail)
+        return errors.StoreCorrupt(path, detail)
     if code & 0xFF in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
-        return StoreNoPermission(path, detail)
+        return errors.StoreNoPermission(path, detail)
     if code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return StoreInUse(path.parent, None)
-    return StoreIOError(path, detail)
+        return errors.StoreInUse(path.parent, None)
+    return errors.StoreIOError(path, detail)
 
 
 def copy_database(source: sqlite3.Connection, target: Path) -> None:
@@ -249,9 +237,9 @@ def judged_version(connection: sqlite3.Connection, path: Path) -> int | None:
     if application_id == 0 and version == 0 and tables == 0:
         return None
     if application_id != APPLICATION_ID:
-        raise StoreForeign(path, application_id)
+        raise errors.StoreForeign(path, application_id)
     if version > SCHEMA_VERSION:
-        raise StoreTooNew(path, version, SCHEMA_VERSION)
+        raise errors.StoreTooNew(path, version, SCHEMA_VERSION)
     return version
 
 
@@ -278,14 +266,14 @@ def _is_quota_used_up(folder: Path) -> bool:
     return False
 
 
-def _translated_os_error(exc: OSError, path: Path) -> StoreError:
+def _translated_os_error(exc: OSError, path: Path) -> errors.StoreError:
     if exc.errno in (errno.ENOSPC, errno.EDQUOT):
-        return StoreFull(path)
+        return errors.StoreFull(path)
     if exc.errno in (errno.ENOTDIR, errno.EEXIST):
-        return StoreNotADirectory(path)
+        return errors.StoreNotADirectory(path)
     if exc.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return StoreNoPermission(path, os.strerror(exc.errno))
-    return StoreIOError(path, str(exc))
+        return errors.StoreNoPermission(path, os.strerror(exc.errno))
+    return errors.StoreIOError(path, str(exc))
 
 
 _HEADER = struct.Struct(">8I")  # magic, version, page size, round, salt 1, salt 2, checksum 1, checksum 2

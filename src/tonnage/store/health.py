@@ -11,14 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from tonnage.store.errors import (
-    StoreError,
-    StoreFull,
-    StoreInUse,
-    StoreRemoved,
-    StoreStalled,
-    WriteRefused,
-)
+from tonnage.store import errors
 from tonnage.store.records import Damage
 from tonnage.store.writes import Outcomes, Write
 
@@ -42,11 +35,11 @@ class StoreHealth:
     """Times are of one monotonic clock, passed in."""
 
     def __init__(self, now: float, damage: list[Damage]) -> None:
-        self.problem: StoreError | None = None
+        self.problem: errors.StoreError | None = None
         self.since: float = now
         self.proven_at = now
         self.probing_since: float | None = None
-        self.last_error: StoreError | None = None
+        self.last_error: errors.StoreError | None = None
         self.last_error_at = 0.0
         self.errors: Counter[str] = Counter()
         self.damage = damage[:MAX_NAMED_DAMAGE]
@@ -54,11 +47,11 @@ class StoreHealth:
 
     def judge_batch(self, writes: Sequence[Write], outcomes: Outcomes, now: float) -> None:
         """Judge a batch as an attempt to write. After a full disk only a new object proves that there is space."""
-        failures = (error for error in outcomes if error is not None and not isinstance(error, WriteRefused))
+        failures = (error for error in outcomes if error is not None and not isinstance(error, errors.WriteRefused))
         failure = next(failures, None)
         if failure is not None:
             self.failed(failure, now)
-        elif not isinstance(self.problem, StoreFull) or any(write.before is None for write in writes):
+        elif not isinstance(self.problem, errors.StoreFull) or any(write.before is None for write in writes):
             self.succeeded(now)
 
     def succeeded(self, now: float) -> None:
@@ -67,7 +60,7 @@ class StoreHealth:
         self.proven_at = now
         self.problem = None
 
-    def failed(self, error: StoreError, now: float) -> None:
+    def failed(self, error: errors.StoreError, now: float) -> None:
         """Note a failure; it is logged unless writes failed for the same reason before."""
         if type(error) is not type(self.problem):
             _log.error("writes fail: %s; %s", error.message, error.hint)
@@ -95,7 +88,7 @@ class StoreHealth:
         """True if the disk should be tried, because nothing has proven it lately."""
         return self.probing_since is None and now - self.proven_at > PROOF_VALID_S
 
-    def is_for_restart(self, error: StoreError, now: float) -> bool:
+    def is_for_restart(self, error: errors.StoreError, now: float) -> bool:
         """True if liveness should report it, too: at once after a failure of the file, because its contents are
         unknown.
 
@@ -103,15 +96,15 @@ class StoreHealth:
         its last readers hold what is left of it. What others cause (a lock on the file, a disk that hangs) may pass,
         and is reported if it lasts.
         """
-        if isinstance(error, StoreFull):
+        if isinstance(error, errors.StoreFull):
             return False
-        if isinstance(error, StoreRemoved):
+        if isinstance(error, errors.StoreRemoved):
             return error.rescued is not None and error.rescued == error.path.with_name(error.rescued.name)
-        if isinstance(error, (StoreInUse, StoreStalled)):
+        if isinstance(error, (errors.StoreInUse, errors.StoreStalled)):
             return now - self.since > LIVENESS_PATIENCE_S
         return True
 
-    def verdict(self, path: Path, now: float) -> StoreError | None:
+    def verdict(self, path: Path, now: float) -> errors.StoreError | None:
         if self.problem is None and self.probing_since is not None and now - self.probing_since > STALLED_AFTER_S:
-            self.failed(StoreStalled(path, now - self.probing_since), now)
+            self.failed(errors.StoreStalled(path, now - self.probing_since), now)
         return self.problem

@@ -17,16 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tonnage.store.database import (
-    BUSY_TIMEOUT_MS,
-    FindProblem,
-    OpenFiles,
-    copy_database,
-    lost_commits,
-    open_writer,
-    translated,
-    wal_of,
-)
+from tonnage.store import database
 from tonnage.store.errors import RESCUED, StoreCorrupt, StoreError, StoreFull, StoreRemoved
 from tonnage.store.loading import ENTRIES_MASK, Loaded, Seal, StoredRow, scanned
 from tonnage.store.records import compaction_checksum, row_checksum
@@ -66,20 +57,22 @@ class StoreLog:
         path: Path,
         *,
         max_pages: int | None = None,
-        find_problem: FindProblem | None = None,
+        find_problem: database.FindProblem | None = None,
         key_beside: Path | None = None,
         acknowledged: int = 0,
     ) -> None:
         self.path = path
         self._max_pages = max_pages
         with in_our_words(path):
-            lost = lost_commits(wal_of(path))  # before SQLite looks, and cuts it off
-            self._connection = open_writer(path, max_pages=max_pages, find_problem=find_problem, key_beside=key_beside)
+            lost = database.lost_commits(database.wal_of(path))  # before SQLite looks, and cuts it off
+            self._connection = database.open_writer(
+                path, max_pages=max_pages, find_problem=find_problem, key_beside=key_beside
+            )
         try:
             with in_our_words(path):
                 seal = read_seal(self._connection, path)
                 newest = self._connection.execute("SELECT max(revision) FROM log").fetchone()[0] or 0
-                self._files = OpenFiles(path)
+                self._files = database.OpenFiles(path)
         except BaseException:
             self._connection.close()
             raise
@@ -263,14 +256,14 @@ class StoreLog:
     def fold(self) -> None:
         """Move the write-ahead log into the file, if no reader is in the way. A short one keeps space for deletions."""
         with in_our_words(self.path):
-            wal = wal_of(self.path)
+            wal = database.wal_of(self.path)
             is_short = wal.exists() and wal.stat().st_size <= _KEPT_WAL_BYTES
             self._connection.execute(f"PRAGMA busy_timeout = {_FOLD_PATIENCE_MS}")
             try:
                 mode = "RESTART" if is_short else "TRUNCATE"
                 self._connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
             finally:
-                self._connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+                self._connection.execute(f"PRAGMA busy_timeout = {database.BUSY_TIMEOUT_MS}")
 
     def require_files(self) -> None:
         """Raises StoreRemoved if somebody removed, replaced or cut a file since `confirm_files`."""
@@ -290,7 +283,7 @@ class StoreLog:
                 _, frames, folded = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
                 return StoreRemoved(removed.path, removed.detail, self.path if frames == folded else None)
             os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
-            copy_database(self._connection, target)
+            database.copy_database(self._connection, target)
         except (sqlite3.Error, OSError):
             with suppress(OSError):
                 target.unlink()
@@ -309,9 +302,9 @@ class StoreLog:
         with in_our_words(self.path):
             with suppress(sqlite3.Error):
                 self._connection.close()
-            self._connection = open_writer(self.path, max_pages=self._max_pages)
+            self._connection = database.open_writer(self.path, max_pages=self._max_pages)
             self._connection.execute("SELECT count(*) FROM compaction").fetchone()  # opens the files beside it
-            self._files = OpenFiles(self.path)
+            self._files = database.OpenFiles(self.path)
             seal = read_seal(self._connection, self.path)
             if not seal.is_sound or seal.compacted < self.compacted:
                 raise StoreCorrupt(self.path, "the record of compaction is not as this process left it")
@@ -407,4 +400,4 @@ def in_our_words(path: Path) -> Iterator[None]:
     try:
         yield
     except (sqlite3.Error, OSError, UnicodeDecodeError) as exc:
-        raise translated(exc, path) from exc
+        raise database.translated(exc, path) from exc

@@ -23,19 +23,8 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from tonnage.store import errors
 from tonnage.store.compactor import Compactor
-from tonnage.store.errors import (
-    FenceBroken,
-    KeyExists,
-    KeyMissing,
-    RevisionCompacted,
-    RevisionInFuture,
-    RowDamaged,
-    StaleRevision,
-    StoreClosed,
-    StoreError,
-    StoreIOError,
-)
 from tonnage.store.folder import OpenFolder, open_folder
 from tonnage.store.health import PROBE_PATIENCE_S, StoreHealth
 from tonnage.store.log import Row
@@ -176,11 +165,11 @@ class Store:
         state in place of the unreadable one, and a document for every damaged row."""
         return await self._write("discard", key, render, 0)
 
-    async def find_trouble(self) -> StoreError | None:
+    async def find_trouble(self) -> errors.StoreError | None:
         """Why writes fail now, None if they work, by a recent write or by a probe of at most half a second."""
         now = self._loop.time()
         if not self._writer.is_alive:
-            return self.health.problem or StoreIOError(self.path, "the writing thread ended")
+            return self.health.problem or errors.StoreIOError(self.path, "the writing thread ended")
         if self.health.is_due(now) and self._closing is None:
             self.health.probing_since = now
             self._probed = self._loop.create_future()
@@ -189,18 +178,18 @@ class Store:
             await asyncio.wait([self._probed], timeout=PROBE_PATIENCE_S)
         return self.health.verdict(self.path, self._loop.time())
 
-    def is_for_restart(self, trouble: StoreError) -> bool:
+    def is_for_restart(self, trouble: errors.StoreError) -> bool:
         """True if liveness should report it, too. See `health.py`."""
         return not self._writer.is_alive or self.health.is_for_restart(trouble, self._loop.time())
 
     async def list_at(self, prefix: str, revision: int, *, after_key: str = "", limit: int = 0) -> Records:
         """Records under `prefix` at `revision`, after `after_key`. Raises RevisionCompacted, RevisionInFuture."""
         if revision > self.revision:
-            raise RevisionInFuture(revision, self.revision)
+            raise errors.RevisionInFuture(revision, self.revision)
         if revision == self.revision:
             return self._state.list(prefix, after_key=after_key, limit=limit)
         if revision < self.compacted:
-            raise RevisionCompacted(revision, self.compacted)
+            raise errors.RevisionCompacted(revision, self.compacted)
         self._refuse_if_closed()
         kept_out = self._kept_out.keys
         ask = partial(self._reader.state_at, prefix, revision, after_key=after_key, limit=limit, kept_out=kept_out)
@@ -210,14 +199,14 @@ class Store:
         """Every event under `prefix` with a revision above `after`. Raises RevisionCompacted. Close it when done."""
         self._refuse_if_closed()
         if after < self.compacted:
-            raise RevisionCompacted(after, self.compacted)
+            raise errors.RevisionCompacted(after, self.compacted)
         return Watch(self._feed, prefix, after=after)
 
     async def compact(self, revision: int) -> None:
         """Give up history at or before `revision`; the state at it is kept. Raises RevisionInFuture."""
         self._refuse_if_closed()
         if revision > self.revision:
-            raise RevisionInFuture(revision, self.revision)
+            raise errors.RevisionInFuture(revision, self.revision)
         await self._compactor.compact(revision)
 
     async def close(self) -> None:
@@ -241,23 +230,23 @@ class Store:
             await turn
         self._refuse_if_closed()
         if not self._writer.is_alive:
-            raise StoreIOError(self.path, "the writing thread ended")
+            raise errors.StoreIOError(self.path, "the writing thread ended")
         before = self._state.get(key)
         damaged = self._kept_out.rows_of(key)
         if verb == "discard":
             if damaged is None:
-                raise KeyMissing(key, verb)
+                raise errors.KeyMissing(key, verb)
         elif damaged is not None:
             raise self._kept_out.error(key)
         elif expected is None:
             if before is not None:
-                raise KeyExists(before)
+                raise errors.KeyExists(before)
         elif before is None:
-            raise KeyMissing(key, verb)
+            raise errors.KeyMissing(key, verb)
         elif before.revision != expected:
-            raise StaleRevision(verb, expected, before)
+            raise errors.StaleRevision(verb, expected, before)
         if fence is not None and not fence.holds(store_record := self._state.get(fence.key)):
-            raise FenceBroken(verb, key, fence.key, store_record)
+            raise errors.FenceBroken(verb, key, fence.key, store_record)
         # From here to `submit` nothing waits, so the writer's queue is in revision order.
         revision = self._assigned + 1
         document = render(revision)
@@ -317,7 +306,7 @@ class Store:
             follower(record, is_deleted=deleted)
         return event_of(record, before, deleted=deleted)
 
-    def _note_health(self, error: StoreError | None, rows: Sequence[Row]) -> None:
+    def _note_health(self, error: errors.StoreError | None, rows: Sequence[Row]) -> None:
         """Take a probe's result, with rows of a commit that was reported as failed, if there are any."""
         events = []
         for revision, key, _, deleted, document in rows:
@@ -333,7 +322,7 @@ class Store:
         if not self._probed.done():
             self._probed.set_result(None)
 
-    def _note_compaction(self, compaction: Compaction, revision: int, error: StoreError | None) -> None:
+    def _note_compaction(self, compaction: Compaction, revision: int, error: errors.StoreError | None) -> None:
         self._state.forget_tombstones(revision)
         self._compactor.note(compaction, revision, error)
 
@@ -345,16 +334,16 @@ class Store:
         """Run a read in the reader's thread. Damage is reported, and history up to it is given up."""
         try:
             return await self._loop.run_in_executor(self._reading, ask)
-        except RowDamaged as exc:
+        except errors.RowDamaged as exc:
             if self.health.found(exc.damage):
                 _log.error("%s is damaged: %s", self.path, exc.damage)
             asked = self.compacted
             self._compactor.give_up(min(exc.reached, self.revision))
-            raise RevisionCompacted(min(asked, exc.reached), self.compacted) from exc
+            raise errors.RevisionCompacted(min(asked, exc.reached), self.compacted) from exc
 
     def _refuse_if_closed(self) -> None:
         if self._closing is not None:
-            raise StoreClosed(self.folder)
+            raise errors.StoreClosed(self.folder)
 
     async def _close(self) -> None:
         try:

@@ -29,16 +29,7 @@ from enum import Enum
 from itertools import groupby
 from queue import Empty, SimpleQueue
 
-from tonnage.store.errors import (
-    StoreClosed,
-    StoreCorrupt,
-    StoreError,
-    StoreFull,
-    StoreInUse,
-    StoreIOError,
-    StoreRemoved,
-    WriteRefused,
-)
+from tonnage.store import errors
 from tonnage.store.log import Row, StoreLog
 from tonnage.store.reserve import COMPACTION_STEP, ROOMY_BYTES, Reserve, compact_all, free_bytes, make_room
 from tonnage.store.writes import (
@@ -97,13 +88,13 @@ class StoreWriter:
     def __post_init__(self) -> None:
         self._queue: SimpleQueue[Write | Compaction | _Request] = SimpleQueue()
         self._loop = asyncio.get_running_loop()
-        self._stopped: asyncio.Future[StoreError | None] = self._loop.create_future()
-        self._broken: StoreError | None = None
+        self._stopped: asyncio.Future[errors.StoreError | None] = self._loop.create_future()
+        self._broken: errors.StoreError | None = None
         self._probe_at: float | None = None  # while writing fails: when to try again
         self._made_room_at = self._roomy_until = float("-inf")
         self._in_hand: list[Write] = []
         self._gives_back = False  # after a compaction: while there are pages to give back
-        self._removed: StoreRemoved | None = None  # and where the open file was saved
+        self._removed: errors.StoreRemoved | None = None  # and where the open file was saved
         self._has_made_room = False  # and the loop does not know yet how far history went
         # A daemon: a program that forgets to close the store can still end; acknowledged writes are on disk.
         self._thread = threading.Thread(target=self._run, name="tonnage-store-writer", daemon=True)
@@ -144,7 +135,7 @@ class StoreWriter:
 
     def _end_in_disorder(self) -> None:
         """Answer all callers with an error: this thread is about to die of a bug."""
-        error = StoreIOError(self.log.path, "the writing thread ended")
+        error = errors.StoreIOError(self.log.path, "the writing thread ended")
         waiting = self._in_hand + [item for item in self._take(wait=False) if isinstance(item, Write)]
         self._loop.call_soon_threadsafe(self.on_settled, waiting, [error for _ in waiting])
         self._loop.call_soon_threadsafe(self.on_health, error, ())
@@ -153,7 +144,7 @@ class StoreWriter:
     def _work(self) -> None:
         compactions: deque[Compaction] = deque()
         stopping = False
-        with suppress(StoreError):
+        with suppress(errors.StoreError):
             self.log.confirm_files()  # as loading left them
         if self.is_full:
             self._fails()
@@ -182,19 +173,19 @@ class StoreWriter:
                 self._report(Compaction(self.log.compacted, None), None)
             if stopping:
                 for compaction in compactions:
-                    self._report(compaction, StoreClosed(self.log.path.parent))
+                    self._report(compaction, errors.StoreClosed(self.log.path.parent))
             elif compactions:
                 if self._step(compactions[0]):
                     compactions.popleft()
                     self._gives_back = self._broken is None
             elif self._gives_back and not writes:  # a write uses free pages, and does not wait for this
                 self._gives_back = self._give_back()
-        error: StoreError | None = None
+        error: errors.StoreError | None = None
         try:
             if self._probe_at is not None and self._broken is None:
                 self._make_room()
             self.log.close()
-        except StoreError as exc:
+        except errors.StoreError as exc:
             error = exc
         self.reserve.take()  # for the next start
         self._loop.call_soon_threadsafe(self._stopped.set_result, error)
@@ -221,7 +212,7 @@ class StoreWriter:
             try:
                 self._require_room(writes)
                 outcomes: Outcomes = self._append(writes)
-            except StoreFull as full:
+            except errors.StoreFull as full:
                 outcomes = self._append_on_full_disk(writes, full)
             self.log.confirm_files()
             self.on_durable(self.log.revision)
@@ -240,22 +231,22 @@ class StoreWriter:
             return
         size = sum(len(write.record.document) for write in writes)
         if not self.reserve.has_room_for(size, self.log.unfolded_bytes()):
-            raise StoreFull(self.log.path)
+            raise errors.StoreFull(self.log.path)
 
-    def _append(self, writes: Sequence[Write]) -> list[StoreError | None]:
+    def _append(self, writes: Sequence[Write]) -> list[errors.StoreError | None]:
         """Append in order, in one commit. Raises StoreError if none of them is kept."""
-        outcomes: list[StoreError | None] = [None] * len(writes)
+        outcomes: list[errors.StoreError | None] = [None] * len(writes)
         if writes[0].discards is not None:
             self.log.discard(row_of(writes[0]), writes[0].discards)
             return outcomes
         for position, reason in self.log.append([row_of(write) for write in writes]).items():
             record = writes[position].record
-            error = WriteRefused(self.log.path, record.key, record.revision, str(reason))
+            error = errors.WriteRefused(self.log.path, record.key, record.revision, str(reason))
             error.__cause__ = reason
             outcomes[position] = error
         return outcomes
 
-    def _append_on_full_disk(self, writes: list[Write], full: StoreFull) -> Outcomes:
+    def _append_on_full_disk(self, writes: list[Write], full: errors.StoreFull) -> Outcomes:
         """Make space and retry: everything if the reserve can be whole, else what needs no space or frees it."""
         self._fails()
         is_urgent = any(write.makes_room for write in writes)
@@ -265,10 +256,10 @@ class StoreWriter:
             self._made_room_at = now
             self._make_room()
             self.reserve.take()
-            with suppress(StoreFull):
+            with suppress(errors.StoreFull):
                 self._require_room(writes)
                 return self._append(writes)
-        outcomes: list[StoreError | None] = [again(full) for _ in writes]
+        outcomes: list[errors.StoreError | None] = [again(full) for _ in writes]
         # A new object needs space. A replacement needs hardly any: leases are renewed.
         in_place = [position for position, write in enumerate(writes) if write.makes_room or write.before is not None]
         try:
@@ -295,7 +286,7 @@ class StoreWriter:
         try:
             self._replace_run([write for _, write in writes], makes_room)
             return [position for position, _ in writes]
-        except StoreFull:
+        except errors.StoreFull:
             if makes_room:
                 self._make_room()
                 self.reserve.release()
@@ -303,7 +294,7 @@ class StoreWriter:
         for position, write in writes:
             is_small = len(write.record.document) <= _SMALL_BYTES
             may_grow = makes_room or (is_small and self.reserve.lend(_LENT_BYTES))
-            with suppress(StoreFull):
+            with suppress(errors.StoreFull):
                 self._replace_run([write], may_grow)
                 done.append(position)
         return done
@@ -313,7 +304,7 @@ class StoreWriter:
             self.log.discard(row_of(writes[0]), writes[0].discards)
         else:
             self.log.replace([row_of(write) for write in writes], may_grow=makes_room)
-        with suppress(StoreFull, StoreInUse):  # it is durable; the next write does the rest
+        with suppress(errors.StoreFull, errors.StoreInUse):  # it is durable; the next write does the rest
             compact_all(self.log)
             self.log.fold()
 
@@ -324,19 +315,19 @@ class StoreWriter:
     def _probe(self) -> None:
         """Try the disk; after a failure of the file, reopen it first. The result is always reported."""
         rows: Sequence[Row] = ()
-        error: StoreError | None = None
+        error: errors.StoreError | None = None
         try:
             self.log.require_files()
             if self._broken is not None:
                 rows = self.log.reopen()
-                if isinstance(self._broken, StoreCorrupt):
+                if isinstance(self._broken, errors.StoreCorrupt):
                     self.log.verify()  # the next write may not touch the bad page, but it is there
             try:
                 self._try_disk()
-            except StoreFull:  # perhaps nobody writes, and there is history or a free page to give back
+            except errors.StoreFull:  # perhaps nobody writes, and there is history or a free page to give back
                 self._make_room()
                 self._try_disk()
-        except StoreRemoved as exc:
+        except errors.StoreRemoved as exc:
             if self._removed is None or self._removed.rescued is None:
                 self._removed = self.log.rescue(exc)
             error = self._judged(self._removed)
@@ -353,7 +344,7 @@ class StoreWriter:
         self.log.confirm_files()
         self.reserve.take()
         if not self.reserve.has_room_for(0):
-            raise StoreFull(self.log.path)
+            raise errors.StoreFull(self.log.path)
 
     def _step(self, compaction: Compaction) -> bool:
         """One step; True if the compaction is over."""
@@ -381,25 +372,25 @@ class StoreWriter:
             self._judged(exc)
             return False
 
-    def _report(self, compaction: Compaction, error: StoreError | None) -> None:
+    def _report(self, compaction: Compaction, error: errors.StoreError | None) -> None:
         self._loop.call_soon_threadsafe(self.on_compacted, compaction, self.log.compacted, error)
 
     def _fails(self) -> None:
-        waits_s = _VERIFY_EVERY_S if isinstance(self._broken, StoreCorrupt) else self.probe_every_s
+        waits_s = _VERIFY_EVERY_S if isinstance(self._broken, errors.StoreCorrupt) else self.probe_every_s
         now = time.monotonic()
         if self._probe_at is None or self._probe_at <= now:  # failures in between do not delay it
             self._probe_at = now + waits_s
 
-    def _judged(self, exc: Exception) -> StoreError:
+    def _judged(self, exc: Exception) -> errors.StoreError:
         """The failure as a StoreError; the writer continues only after those that a file survives for certain."""
-        if isinstance(exc, (StoreFull, StoreInUse)):
+        if isinstance(exc, (errors.StoreFull, errors.StoreInUse)):
             self._fails()
             return exc
-        if isinstance(exc, StoreError):
+        if isinstance(exc, errors.StoreError):
             self._broken = exc
         else:
             # An unknown failure, so the file is unknown, too. The thread must live on to answer its callers.
-            self._broken = StoreIOError(self.log.path, repr(exc))
+            self._broken = errors.StoreIOError(self.log.path, repr(exc))
             self._broken.__cause__ = exc
         self._fails()
         return self._broken

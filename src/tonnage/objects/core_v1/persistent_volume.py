@@ -15,18 +15,11 @@ from typing import Any, Final
 import msgspec
 
 from tonnage.objects.core_v1.volume import (
-    AWSElasticBlockStoreVolumeSource,
-    AzureDiskVolumeSource,
-    AzureFileVolumeSource,
-    CinderVolumeSource,
-    GCEPersistentDiskVolumeSource,
-    HostPathVolumeSource,
+    InTreeVolumeSource,
     ObjectReference,
-    PortworxVolumeSource,
     SecretReference,
     TypedLocalObjectReference,
     TypedObjectReference,
-    VsphereVirtualDiskVolumeSource,
 )
 from tonnage.objects.meta import Condition, Object, Record, StampedMeta, Time
 from tonnage.objects.node_selectors import NodeSelector
@@ -91,7 +84,7 @@ class VolumeNodeAffinity(Record):
         return self.required is None or self.required.matches(node_name, labels)
 
 
-class PersistentVolumeSpec(Record):
+class PersistentVolumeSpec(InTreeVolumeSource):
     """`claim_ref` names the claim it is bound to or kept for; an absent attributes class equals an empty one."""
 
     capacity: Mapping[str, Quantity] = {}
@@ -105,14 +98,6 @@ class PersistentVolumeSpec(Record):
     mount_options: tuple[str, ...] = ()
     csi: CSIPersistentVolumeSource | None = None
     local: LocalVolumeSource | None = None
-    host_path: HostPathVolumeSource | None = None
-    aws_elastic_block_store: AWSElasticBlockStoreVolumeSource | None = None
-    azure_disk: AzureDiskVolumeSource | None = None
-    azure_file: AzureFileVolumeSource | None = None
-    cinder: CinderVolumeSource | None = None
-    gce_persistent_disk: GCEPersistentDiskVolumeSource | None = None
-    portworx_volume: PortworxVolumeSource | None = None
-    vsphere_volume: VsphereVirtualDiskVolumeSource | None = None
 
 
 class PersistentVolumeStatus(Record):

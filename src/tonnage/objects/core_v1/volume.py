@@ -126,7 +126,20 @@ class EmptyDirVolumeSource(Record):
     medium: str = ""
 
 
-class Volume(Record):
+class InTreeVolumeSource(Record):
+    """The sources that a pod's volume and a PersistentVolume share."""
+
+    host_path: HostPathVolumeSource | None = None
+    aws_elastic_block_store: AWSElasticBlockStoreVolumeSource | None = None
+    azure_disk: AzureDiskVolumeSource | None = None
+    azure_file: AzureFileVolumeSource | None = None
+    cinder: CinderVolumeSource | None = None
+    gce_persistent_disk: GCEPersistentDiskVolumeSource | None = None
+    portworx_volume: PortworxVolumeSource | None = None
+    vsphere_volume: VsphereVirtualDiskVolumeSource | None = None
+
+
+class Volume(InTreeVolumeSource):
     """A volume by the name its containers use; at most one source is set, none if its kind is not modelled."""
 
     name: str
@@ -134,16 +147,8 @@ class Volume(Record):
     ephemeral: EphemeralVolumeSource | None = None
     csi: CSIVolumeSource | None = None
     empty_dir: EmptyDirVolumeSource | None = None
-    host_path: HostPathVolumeSource | None = None
-    aws_elastic_block_store: AWSElasticBlockStoreVolumeSource | None = None
-    azure_disk: AzureDiskVolumeSource | None = None
-    azure_file: AzureFileVolumeSource | None = None
-    cinder: CinderVolumeSource | None = None
-    gce_persistent_disk: GCEPersistentDiskVolumeSource | None = None
     iscsi: ISCSIVolumeSource | None = None
-    portworx_volume: PortworxVolumeSource | None = None
     rbd: RBDVolumeSource | None = None
-    vsphere_volume: VsphereVirtualDiskVolumeSource | None = None
 
     def claim_name(self, pod_name: str) -> str | None:
         """The volume's claim in the pod's namespace, named by the pod or created for it; None without a claim."""
