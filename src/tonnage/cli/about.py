@@ -16,7 +16,6 @@ from tonnage.cli.output import echo
 @click.command()
 @output_option("text", "json")
 def version(output: str) -> None:
-    """Print the version, the Python version, and the Kubernetes release whose behaviour Tonnage follows."""
     if output == "json":
         found = {"tonnage": __version__, "kubernetes": KUBERNETES_VERSION, "python": platform.python_version()}
         echo(json.dumps(found, indent=2))
@@ -30,10 +29,8 @@ def version(output: str) -> None:
 @click.argument("shell", type=click.Choice(sorted(SHELLS)))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the script with which a shell completes commands, flags and values.
-
-    Names of pods, nodes, namespaces and workloads come from the cluster or the -f files on the command line; what takes
-    longer than a second is left out. `kubectl tonnage` completes wherever kubectl does, without this script.
+    """Names of pods, nodes, namespaces and workloads come from the cluster or the -f files on the command line; what
+    takes longer than a second is left out. `kubectl tonnage` completes wherever kubectl does, without this script.
     """
     click.echo(script(shell, ctx.find_root().command, "tonnage"), nl=False)  # our own words
 
@@ -42,10 +39,7 @@ def completion(ctx: click.Context, shell: str) -> None:
 @click.argument("command", nargs=-1)
 @click.pass_context
 def help(ctx: click.Context, command: tuple[str, ...]) -> None:
-    """Show the help of a command, or list all commands.
-
-    The same as `tonnage COMMAND --help`.
-    """
+    """The same as `tonnage COMMAND --help`."""
     shown = ctx.find_root()
     for name in command:
         if not isinstance(shown.command, click.Group):

@@ -114,9 +114,7 @@ def _mode(context: click.Context, parameter: click.Parameter, value: str) -> str
 @feature_gates
 @logging_options
 def apiserver(data_dir: Path, check: bool, backup: Path | None, **flags: Any) -> None:
-    """Serve the Kubernetes API from one folder: kubectl, client-go and the Python client work with it.
-
-    Writes DIR/kubeconfig (admin, mode 0600) and prints "ready https://…" once it serves. SIGTERM and Ctrl-C stop it
+    """Writes DIR/kubeconfig (admin, mode 0600) and prints "ready https://…" once it serves. SIGTERM and Ctrl-C stop it
     cleanly; kill -9 loses nothing that was acknowledged.
 
     To restore a backup: stop the server, move DIR/store away, make it again (mkdir -m 700 DIR/store), copy FILE to

@@ -1,7 +1,7 @@
 """Every command: its group and its line in the help, its examples, and how its module is found and loaded.
 
-The help lines repeat the commands' own so that `tonnage --help` and TAB load no command, which takes a second; a test
-compares them. Another test parses every example with its command.
+The first line of a command's help stands here, not in its docstring, so that `tonnage --help` and TAB load no command,
+which takes a second. A test parses every example with its command.
 """
 
 from __future__ import annotations
@@ -219,7 +219,7 @@ class SuggestingGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         command = super().get_command(ctx, cmd_name)
-        return with_examples(command, f"{self.name} {cmd_name}") if command is not None else None
+        return documented(command, f"{self.name} {cmd_name}") if command is not None else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -242,7 +242,7 @@ class LazyCommands(SuggestingGroup):
         if cmd_name not in _HELP and cmd_name not in _INTERNAL:
             return None
         command: click.Command = getattr(import_module(module_of(cmd_name)), cmd_name.replace("-", "_"))
-        return with_examples(command, cmd_name)
+        return documented(command, cmd_name)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         found = [CompletionItem(name, help=line) for name, line in _HELP.items() if name.startswith(incomplete)]
@@ -259,12 +259,13 @@ class LazyCommands(SuggestingGroup):
         formatter.write_text(f"'{ctx.command_path} COMMAND --help' shows the options and examples of a command.")
 
 
-def with_examples(command: click.Command, name: str) -> click.Command:
-    """Append the examples to the command's epilog, once."""
-    if getattr(command, "_examples_of", None) != name:
+def documented(command: click.Command, name: str) -> click.Command:
+    """Put the command's line before its help and its examples after it, once."""
+    if getattr(command, "_documented_as", None) != name:
+        command.help = "\n\n".join(filter(None, [_HELP.get(name), command.help]))
         program = "kubectl tonnage" if _called_by_kubectl() else "tonnage"
         command.epilog = "\n\n".join(filter(None, [command.epilog, examples_of(name, program)])) or None
-        command._examples_of = name  # type: ignore[attr-defined]
+        command._documented_as = name  # type: ignore[attr-defined]
     return command
 
 

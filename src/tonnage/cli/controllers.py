@@ -97,9 +97,7 @@ if TYPE_CHECKING:
 @feature_gates
 @logging_options
 def controllers(wanted: str, **flags: Any) -> None:
-    """Bind claims, attach volumes, run workloads, watch nodes, and delete what is left over.
-
-    Flags have kube-controller-manager's names and defaults, except that --leader-elect is off by default: one copy
+    """Flags have kube-controller-manager's names and defaults, except that --leader-elect is off by default: one copy
     runs, and after a crash it does not wait for its own lease. Prints "ready" once it follows the cluster; SIGTERM and
     Ctrl-C stop it.
     """
@@ -139,27 +137,14 @@ async def run(
 ) -> None:
     """Run until SIGTERM or Ctrl-C, or until the lease is lost."""
     from tonnage.controllers.program import ControllerManager
-    from tonnage.csi.client import CsiClient
     from tonnage.csi.metrics import sidecar_calls
     from tonnage.serving import profiling
 
     namespace, name = flags["leader_elect_resource_namespace"], flags["leader_elect_resource_name"]
     connection = connection_of(flags["kubeconfig_file"])
     async with connected(PROGRAM, connection, election) as running:
-        calls = sidecar_calls(running.registry)
-        drivers = [
-            await running.enter(
-                CsiClient(
-                    address,
-                    clock=running.clock,
-                    rng=running.rng,
-                    timeout_s=flags["timeout_s"],
-                    on_call=calls,
-                    before_change=running.leadership.check if running.leadership is not None else None,
-                )
-            )
-            for address in flags["csi_addresses"]
-        ]
+        calls = sidecar_calls(running.runtime.registry)
+        drivers = [await running.driver(address, flags["timeout_s"], calls) for address in flags["csi_addresses"]]
         manager = await running.enter(
             ControllerManager(
                 running.runtime,
@@ -170,9 +155,8 @@ async def run(
         )
         await running.serve_securely(
             flags,
-            rng=running.rng,
             is_healthy=lambda: manager.is_healthy,
             is_ready=lambda: manager.is_synced,
-            pages=profiling.pages(running.clock) if flags["profiling"] else None,
+            pages=profiling.pages(running.runtime.clock) if flags["profiling"] else None,
         )
         await run_until_signalled(running.led(manager.run, f"{namespace or 'kube-system'}/{name or PROGRAM}"))

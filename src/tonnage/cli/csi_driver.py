@@ -123,9 +123,7 @@ ENDPOINT: Final = Parsed("address", _endpoint)
 @feature_gates
 @logging_options
 def csi_driver(endpoint: str, nodes: tuple[str, ...], node_endpoint: str | None, **flags: Any) -> None:
-    """Serve volumes from the pools of one or more nodes, over CSI.
-
-    Volumes are folders and files below --state-dir, and need no privilege. Nothing is lost when it is killed. Prints
+    """Volumes are folders and files below --state-dir, and need no privilege. Nothing is lost when it is killed. Prints
     "ready" once it listens and, with --rebuild, follows the cluster; SIGTERM and Ctrl-C stop it.
 
     It has no feature gates of its own; it accepts --feature-gates so that all programs of a cluster can be given the
@@ -174,10 +172,11 @@ async def _serve(
         rebuilding: RebuildController | None = None
         if connection is not None:
             running = await stack.enter_async_context(connected(PROGRAM, connection))
-            work, clock = running.clients.work, running.clock
             tasks = await stack.enter_async_context(asyncio.TaskGroup())
             if lvm_namespace:
-                tasks.create_task(LvmNodes(driver, work, namespace=lvm_namespace, clock=clock).run())
+                tasks.create_task(
+                    LvmNodes(driver, running.runtime.client, namespace=lvm_namespace, clock=running.runtime.clock).run()
+                )
             if driver.core.settings.rebuild:
                 runtime = replace(running.runtime, identity=socket.gethostname())
                 rebuilding = await stack.enter_async_context(RebuildController(runtime, driver))
@@ -204,11 +203,10 @@ async def _serve(
 @click.option("--all", "everything", is_flag=True, help="Move everything that has no record.")
 @output_option("table", "json")
 def csi_driver_quarantine(state_dir: Path, names: tuple[str, ...], everything: bool, output: str) -> None:
-    """Show contents of a driver's pools that have no record, or move them away.
-
-    The driver keeps contents without a record and counts them as used, since they may be data. Contents named here, or
-    all with --all, are moved to STATE/.quarantine under the same path: nothing is deleted, and their space in the pool
-    is free again. To use such contents again, stop the driver, move them back and restore their record from a backup.
+    """The driver keeps contents without a record and counts them as used, since they may be data. Contents named here,
+    or all with --all, are moved to STATE/.quarantine under the same path: nothing is deleted, and their space in the
+    pool is free again. To use such contents again, stop the driver, move them back and restore their record from a
+    backup.
     """
     if names and everything:
         raise click.UsageError("give names, or --all, not both")

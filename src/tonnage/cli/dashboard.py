@@ -71,11 +71,9 @@ def dashboard(
     allowed_hosts: tuple[str, ...],
     **serving: Any,
 ) -> None:
-    """Serve a web page that shows a cluster's storage as it changes: pools, claims, which pods wait and why.
-
-    Prints "ready http://…/#token=…": open that address in a browser. A token from --token-file is not printed. It reads
-    the cluster with the rights of the kubeconfig's user and writes nothing to it; only the faults of a `tonnage up`
-    cluster can be set from the page. Ctrl-C or SIGTERM stops it.
+    """Prints "ready http://…/#token=…": open that address in a browser. A token from --token-file is not printed. It
+    reads the cluster with the rights of the kubeconfig's user and writes nothing to it; only the faults of a `tonnage
+    up` cluster can be set from the page. Ctrl-C or SIGTERM stops it.
 
     On an address that is not loopback it uses TLS: with your certificate, else with a self-signed one whose fingerprint
     it prints.
@@ -161,9 +159,7 @@ def _with_tls(settings: DashboardSettings, serving: Flags, stack: AsyncExitStack
 @click.command()
 @live_cluster_options
 def top(cluster: ClusterQuestion) -> None:
-    """Show a cluster's storage in a terminal as it changes: pools, claims, which pods wait and why.
-
-    Shows what `tonnage dashboard` shows, also over ssh; best with 80 columns or more. It reads the cluster with the
+    """Shows what `tonnage dashboard` shows, also over ssh; best with 80 columns or more. It reads the cluster with the
     rights of the kubeconfig's user and writes nothing. Keys are shown at the bottom; ? lists all of them, q quits.
     NO_COLOR turns colours off; in a locale without UTF-8 it draws with ASCII.
     """

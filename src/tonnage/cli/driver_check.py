@@ -112,9 +112,7 @@ PAIRS: Final = Parsed("KEY=VALUE,…", _pairs)
 def driver_check(
     csi_address: str, node_addresses: tuple[str, ...], timeout_s: float, output: str, **flags: Any
 ) -> None:
-    """Check that a CSI driver does what KEP-5925 and KEP-4876 require.
-
-    Calls the driver over its socket, as csi-sanity does, and checks: capacity and pools, and how they change with
+    """Calls the driver over its socket, as csi-sanity does, and checks: capacity and pools, and how they change with
     volumes; attach limits; the error codes of refusals; volumes that are rebuilt on another node. It creates volumes
     with random names and deletes them again, also after Ctrl-C; no other volume is touched. Run it while nobody else
     uses the driver, or its figures may look wrong.

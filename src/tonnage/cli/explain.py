@@ -62,11 +62,9 @@ def explain(
     exit_code: bool,
     output: str,
 ) -> None:
-    """Show which node a pod goes to and why, or why no node fits.
-
-    The cluster is a live one (--kubeconfig), manifests (-f: YAML or JSON, as `kubectl get -o yaml` writes), or a live
-    one with manifests added. A live cluster's scheduler is asked for what only it knows: the capacity it has reserved,
-    and pods that it has just placed. Nothing is changed.
+    """The cluster is a live one (--kubeconfig), manifests (-f: YAML or JSON, as `kubectl get -o yaml` writes), or a
+    live one with manifests added. A live cluster's scheduler is asked for what only it knows: the capacity it has
+    reserved, and pods that it has just placed. Nothing is changed.
 
     Pods that do not exist yet are explained by their workload: a StatefulSet, Deployment, ReplicaSet,
     ReplicationController, DaemonSet, Job or CronJob is expanded to the pods and claims that its controller would make.

@@ -84,7 +84,6 @@ def _nodes_option(help: str) -> Option:
 @click.option("--faults", "file", type=FILE_PATH, help="File of faults, instead of --data-dir.")
 @click.pass_context
 def fault(ctx: click.Context, data_dir: Path | None, file: Path | None) -> None:
-    """Set, list and clear faults of a `tonnage up` cluster, such as a full disk or a silent node."""
     ctx.obj = _Where(data_dir, file)
 
 

@@ -16,7 +16,7 @@ from tonnage.serving.process_memory import import_aiohttp
 PROGRAMS: Final = {
     "apiserver": ("apiserver.server", "apiserver.stored_documents", "store.check"),
     "csi-driver": (
-        *("driver.serving", "driver.lvm_nodes", "driver.rebuilding"),
+        *("driver.serving", "driver.lvm_nodes", "driver.rebuilding", "csi.client"),
         *("client.clients", "client.metrics", "client.config.kubeconfig", "client.delegated_access.access", "health"),
         *("serving.server_tls",),
     ),

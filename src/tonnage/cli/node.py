@@ -112,9 +112,7 @@ LISTEN: Final = Parsed("address", _address)
 def node(
     kubeconfig_file: Path | None, faults_file: Path | None, metrics_address: tuple[str, int], **flags: Any
 ) -> None:
-    """Run nodes: register them, keep their attach limits up to date, mount their pods' volumes over CSI.
-
-    Containers are not run: a pod whose volumes are mounted is Running until it is deleted. A Job's pod ends as its
+    """Containers are not run: a pod whose volumes are mounted is Running until it is deleted. A Job's pod ends as its
     annotations (tonnage.dev/run-seconds, tonnage.dev/exit-code) or a plain command such as `sleep 5` say, else after a
     second. Prints "ready" once every node is registered; SIGTERM and Ctrl-C stop it, and mounts stay for the next
     start.

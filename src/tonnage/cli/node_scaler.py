@@ -35,9 +35,7 @@ if TYPE_CHECKING:
 @setting("--ready-seconds", NOT_NEGATIVE, 5.0, "How long a new node is not ready.", into="ready_s")
 @logging_options
 def node_scaler(kubeconfig_file: Path | None, template: Path, **sizes: Any) -> None:
-    """Add nodes for pods that cannot be placed, and remove nodes that no pod needs (for demo clusters).
-
-    No cloud is involved: a node is a Node object, created from the template and deleted again. Pods are nominated to
+    """No cloud is involved: a node is a Node object, created from the template and deleted again. Pods are nominated to
     their node before it exists. Prints "ready" once it follows the cluster; SIGTERM and Ctrl-C stop it, and the nodes
     that it created stay.
     """

@@ -119,9 +119,7 @@ _SOURCES = (*(pool_source.name for pool_source in OF_DRIVERS), "nodes", "command
 @sidecar_options("leader-elect", retry_period="2s", qps=20.0, burst=40)
 @logging_options
 def pools(**flags: Any) -> None:
-    """Publish the pools of drivers that report only one number for a node.
-
-    Reads the pools from where the driver publishes them, and keeps them in the annotation
+    """Reads the pools from where the driver publishes them, and keeps them in the annotation
     tonnage.dev/available-capacities of the CSIStorageCapacity objects of the driver's classes; what the driver's
     provisioner writes there stays as it is. Prints "ready" once it has read the cluster. SIGTERM and Ctrl-C stop it;
     the annotations stay until --remove removes them.
@@ -212,17 +210,18 @@ async def _run(flags: Flags, source: PoolSource, settings: PoolsSettings, comman
     endpoint, removes = endpoint_of(flags["http_endpoint"]), flags["remove"]
     is_elected = flags["leader_elect"] and not removes
     async with sidecar(PROGRAM, flags, "leader_elect", is_elected=is_elected) as running:
+        runtime, pod_name = running.runtime, os.environ.get("POD_NAME", "")
         program = await running.enter(
             PoolsProgram(
-                running.clients.work,
+                runtime.client,
                 source,
                 settings,
-                clock=running.clock,
-                rng=running.rng,
-                registry=running.registry,
+                clock=runtime.clock,
+                rng=runtime.rng,
+                registry=runtime.registry,
                 command=command,
-                leadership=running.leadership,
-                pod_name=os.environ.get("POD_NAME", ""),
+                leadership=runtime.leadership,
+                pod_name=pod_name,
             )
         )
         if removes:

@@ -64,19 +64,14 @@ def parse_gates(text: str) -> ProvisionerGates:
         if name not in _OWN_GATES or not equals:
             rest.append(pair)
             continue
-        own[name] = _switched(name, said)
+        try:
+            own[name] = click.BOOL.convert(said, None, None)
+        except click.BadParameter as exc:
+            hint = f"write {name}=true or {name}=false"
+            raise GateError(f"invalid value of {name}={said}", gate=name, hint=hint) from exc
         if name == "CrossNamespaceVolumeDataSource" and own[name]:
             raise GateError(f"{name} is not supported: data sources are in the claim's own namespace", gate=name)
     return ProvisionerGates(Gates.parse(",".join(rest)), own)
-
-
-def _switched(name: str, said: str) -> bool:
-    try:
-        return click.BOOL.convert(said, None, None)
-    except click.BadParameter as exc:
-        raise GateError(
-            f"invalid value of {name}={said}", gate=name, hint=f"write {name}=true or {name}=false"
-        ) from exc
 
 
 @click.command(cls=GoCommand)
@@ -165,10 +160,8 @@ def _switched(name: str, said: str) -> bool:
 @gates_option(parse_gates, help="Features to turn on or off.")
 @logging_options
 def provisioner(**flags: Any) -> None:
-    """Create, delete and expand the volumes of one CSI driver, and publish its free capacity.
-
-    Runs beside any CSI driver and against any Kubernetes API server, with external-provisioner's flags. Prints "ready"
-    once the driver has answered and the cluster has been read; SIGTERM and Ctrl-C stop it.
+    """Runs beside any CSI driver and against any Kubernetes API server, with external-provisioner's flags. Prints
+    "ready" once the driver has answered and the cluster has been read; SIGTERM and Ctrl-C stop it.
     """
     say_all("warning", flags["gates"].ours.warnings)
     asyncio.run(_run(flags))
@@ -235,7 +228,6 @@ def _own_namespace() -> str:
 
 
 async def _run(flags: Flags) -> None:
-    from tonnage.csi.client import CsiClient
     from tonnage.provisioner.metrics import ProvisionerMetrics
     from tonnage.provisioner.program import PROGRAM, Provisioner
 
@@ -245,17 +237,8 @@ async def _run(flags: Flags) -> None:
     async with sidecar(
         PROGRAM, flags, "leader_election", is_elected=flags["leader_election"], release_on_cancel=release
     ) as running:
-        metrics = ProvisionerMetrics(running.registry)
-        driver = await running.enter(
-            CsiClient(
-                flags["csi_address"],
-                clock=running.clock,
-                rng=running.rng,
-                timeout_s=flags["timeout_s"],
-                on_call=metrics.calls,
-                before_change=running.leadership.check if running.leadership is not None else None,
-            )
-        )
+        metrics = ProvisionerMetrics(running.runtime.registry)
+        driver = await running.driver(flags["csi_address"], flags["timeout_s"], metrics.calls)
         program = Provisioner(
             running.runtime,
             driver,

@@ -51,9 +51,7 @@ if TYPE_CHECKING:
 @click.argument("more_files", nargs=-1, metavar="[FILE]...", shell_complete=files)
 @output_option("table", "json", "html", "helm-values")
 def doctor(cluster: ClusterQuestion, output: str) -> None:
-    """Check a cluster: what Tonnage can use, what is wrong, what would change, and what to set.
-
-    The cluster is a live one (--kubeconfig), a dump of one (-f, as `kubectl get -o yaml` writes), or a live one with
+    """The cluster is a live one (--kubeconfig), a dump of one (-f, as `kubectl get -o yaml` writes), or a live one with
     files added. doctor checks drivers, capacity objects, attach limits, classes, leftovers, permissions, and pods that
     a switch to Tonnage would help or hurt. Every finding has a name, a severity and a remedy. Nothing is changed.
     With -o helm-values the advice is printed as values of the chart.
@@ -89,12 +87,10 @@ def doctor(cluster: ClusterQuestion, output: str) -> None:
 def drain_preview(
     cluster: ClusterQuestion, nodes: tuple[str, ...], one_by_one: bool, exit_code: bool, output: str
 ) -> None:
-    """Show what draining nodes would do: which pods move where, which are stuck, which data is lost.
-
-    The answer says of every pod where it goes and whether its volume is rebuilt there or only reattached, or why it is
-    stuck; which disruption budgets block; whose data stays behind or is lost; and whether the cluster still holds all
-    pods if one more node fails meanwhile. With --one-by-one it also gives the best order found. The drain is played on
-    virtual time with the scheduler's own code; nothing is changed.
+    """The answer says of every pod where it goes and whether its volume is rebuilt there or only reattached, or why it
+    is stuck; which disruption budgets block; whose data stays behind or is lost; and whether the cluster still holds
+    all pods if one more node fails meanwhile. With --one-by-one it also gives the best order found. The drain is played
+    on virtual time with the scheduler's own code; nothing is changed.
 
     Exit 0 when there is an answer, whatever it is; Ctrl-C prints what is known so far and exits with 130.
     """
@@ -159,12 +155,10 @@ def fit(
     exit_code: bool,
     output: str,
 ) -> None:
-    """Count how many more replicas of a workload fit, by node and zone.
-
-    Replicas and their claims are made as the workload's controller would make them, and placed one after the other by
-    the scheduler's own code until one fits nowhere. Where the driver's choice of pool is not known, the answer says how
-    many fit for certain, and how many if the driver picks well. It then counts what stops the next replica, by reason,
-    and tries what the smallest change is that would make it fit. Nothing is written to any cluster.
+    """Replicas and their claims are made as the workload's controller would make them, and placed one after the other
+    by the scheduler's own code until one fits nowhere. Where the driver's choice of pool is not known, the answer says
+    how many fit for certain, and how many if the driver picks well. It then counts what stops the next replica, by
+    reason, and tries what the smallest change is that would make it fit. Nothing is written to any cluster.
     """
     from tonnage.whatif.fit.fitting import asked_template, asked_workload, fitted, node_template, show
     from tonnage.whatif.simulate.played_cluster import PlayedCluster
@@ -223,9 +217,7 @@ def replay(
     gates: Gates,
     output: str,
 ) -> None:
-    """Place pods one after the other as a running scheduler would, from files and on virtual time.
-
-    The cluster is read from manifests (-f). A step is one of `schedule: ns/pod` (decide, reserve, assume),
+    """The cluster is read from manifests (-f). A step is one of `schedule: ns/pod` (decide, reserve, assume),
     `apply: [objects]`, `delete: [{kind, namespace, name}]`, `fail_binding: ns/pod`, `advance: seconds` and
     `restart: true` (memory is lost, objects are kept). Exit 0 when there are answers, whatever they are.
     """
@@ -278,11 +270,9 @@ def shadow(
     gates: Gates,
     output: str,
 ) -> None:
-    """Decide beside a live cluster's scheduler, and report where the two differ and why.
-
-    For every pod that the cluster's scheduler places, Tonnage decides on the state just before; nodes with equal scores
-    count as agreement. Differences are printed to stderr as they are found. The answer at the end says how often a pod
-    was sent to a node where its volumes could not be created, and how often Tonnage would not have sent it there.
+    """For every pod that the cluster's scheduler places, Tonnage decides on the state just before; nodes with equal
+    scores count as agreement. Differences are printed to stderr as they are found. The answer at the end says how often
+    a pod was sent to a node where its volumes could not be created, and how often Tonnage would not have sent it there.
     Nothing is written to the cluster, not even an event or a lease. Stop it with Ctrl-C: the answer follows, and the
     exit code is 0.
     """

@@ -29,20 +29,17 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from tonnage.cli.flags import endpoint_flags
-from tonnage.cli.flags.go_flags import FILE, Election
+from tonnage.cli.flags.go_flags import FILE, LEASE_TIMES, Election
 from tonnage.cli.options import AT_LEAST_ONE, NOT_NEGATIVE, Flags, Option, duration, options, setting
 from tonnage.cli.output import echo
-from tonnage.clock import Clock, SystemClock
+from tonnage.clock import SystemClock
 from tonnage.serving.process_memory import memory_kept_level
 
 if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry
-
-    from tonnage.client.clients import Clients
     from tonnage.client.config.connection import ServerConnection
     from tonnage.client.leader import LeaderElector
-    from tonnage.client.leadership import Leadership
     from tonnage.client.program import Runtime
+    from tonnage.csi.client import CsiClient, OnCall
 
 T = TypeVar("T")
 
@@ -69,35 +66,15 @@ def connection_of(wanted: Path | None, master: str = "") -> ServerConnection:
 
 @dataclass(slots=True)
 class RunningProgram:
-    """A running program and its clients. Writes check `leadership`, which is None without leader election."""
+    """A running program, its leader election and its endpoint."""
 
     name: str
     connection: ServerConnection
-    clients: Clients
-    clock: Clock
-    rng: random.Random
-    registry: CollectorRegistry
-    identity: str
-    leadership: Leadership | None
+    runtime: Runtime
+    """What the program itself is given."""
     _election: Election | None
     _stack: AsyncExitStack
     _electors: list[LeaderElector] = field(default_factory=list)
-
-    @property
-    def runtime(self) -> Runtime:
-        """What the program itself is given."""
-        from tonnage.client.program import Runtime
-
-        return Runtime(
-            self.clients.work,
-            clock=self.clock,
-            rng=self.rng,
-            registry=self.registry,
-            identity=self.identity,
-            leadership=self.leadership,
-            telling=self.clients.telling,
-            leases=self.clients.leases,
-        )
 
     async def enter(self, context: AbstractAsyncContextManager[T]) -> T:
         """Keep a context open for as long as the program runs."""
@@ -105,6 +82,16 @@ class RunningProgram:
 
     def enter_nowait(self, context: AbstractContextManager[T]) -> T:
         return self._stack.enter_context(context)
+
+    async def driver(self, address: str, timeout_s: float, on_call: OnCall) -> CsiClient:
+        """A client of a CSI driver, which changes volumes only while this copy leads."""
+        from tonnage.csi.client import CsiClient
+
+        before_change = self.runtime.leadership.check if self.runtime.leadership is not None else None
+        clock, rng = self.runtime.clock, self.runtime.rng
+        return await self.enter(
+            CsiClient(address, clock=clock, rng=rng, timeout_s=timeout_s, on_call=on_call, before_change=before_change)
+        )
 
     @property
     def is_healthy(self) -> bool:
@@ -124,7 +111,7 @@ class RunningProgram:
                 host=endpoint[0],
                 port=endpoint[1],
                 tls=None,
-                registry=self.registry,
+                registry=self.runtime.registry,
                 is_healthy=lambda: self.is_healthy,
                 is_ready=is_ready,
             )
@@ -133,14 +120,14 @@ class RunningProgram:
             _say_where(address)
 
     async def serve_securely(
-        self, flags: Flags, *, is_healthy: Callable[[], bool] = lambda: True, rng: random.Random, **pages: Any
+        self, flags: Flags, *, is_healthy: Callable[[], bool] = lambda: True, **pages: Any
     ) -> None:
         """Serve HTTPS as the flags say, unless the port is 0. `pages` holds `is_ready`, `debug` and `pages`."""
         if not flags["secure_port"]:
             return
         from tonnage.health import served
 
-        access = endpoint_flags.access_of(flags, self.connection, clock=self.clock, rng=rng, user_agent=self.name)
+        access = endpoint_flags.access_of(flags, self.connection, clock=self.runtime.clock, user_agent=self.name)
         if access is not None:
             await self.enter(access)
         authorities = access.client_authorities if access is not None else lambda: b""
@@ -149,7 +136,7 @@ class RunningProgram:
                 host=flags["bind_address"] or "0.0.0.0",
                 port=flags["secure_port"],
                 tls=self.enter_nowait(endpoint_flags.tls_of(flags, authorities)),
-                registry=endpoint_flags.chosen_metrics(flags, self.registry),
+                registry=endpoint_flags.chosen_metrics(flags, self.runtime.registry),
                 is_healthy=lambda: self.is_healthy and is_healthy(),
                 gate=access.gate if access is not None else None,
                 shares_port=flags["permit_port_sharing"],
@@ -162,13 +149,14 @@ class RunningProgram:
         """Run the work; with leader election, only while holding the lease."""
         from tonnage.client.leader import LeaderElector
 
-        if self.leadership is None or self._election is None:
+        leadership, leases = self.runtime.leadership, self.runtime.leases
+        if leadership is None or leases is None or self._election is None:
             await work()
             return
         elector = LeaderElector(
-            self.clients.leases,
+            leases,
             lease,
-            self.leadership,
+            leadership,
             retry_period_s=self._election.retry_period_s,
             release_on_cancel=self._election.release_on_cancel,
         )
@@ -195,6 +183,7 @@ async def connected(
     from tonnage.client.leader import new_identity
     from tonnage.client.leadership import Leadership
     from tonnage.client.metrics import RestClientMetrics, show_leadership
+    from tonnage.client.program import Runtime
     from tonnage.metrics import new_registry
 
     clock, registry, identity, leadership = SystemClock(), new_registry(), new_identity(), None
@@ -217,8 +206,17 @@ async def connected(
             lease_timeout_s=LEASE_TIMEOUT_S if election is None else lease_timeout_s(election.renew_deadline_s),
         )
         await stack.enter_async_context(clients)
-        rng = rng or random.Random(secrets.randbits(64))
-        program = RunningProgram(name, connection, clients, clock, rng, registry, identity, leadership, election, stack)
+        runtime = Runtime(
+            clients.work,
+            clock=clock,
+            rng=rng or random.Random(secrets.randbits(64)),
+            registry=registry,
+            identity=identity,
+            leadership=leadership,
+            telling=clients.telling,
+            leases=clients.leases,
+        )
+        program = RunningProgram(name, connection, runtime, election, stack)
         if election is not None:
             show_leadership(registry, lambda: program._electors)
         yield program
@@ -251,10 +249,9 @@ kubeconfig_option: Final = click.option(
 
 def sidecar_options(prefix: str, *, retry_period: str, qps: float, burst: int, note: str = "") -> Option:
     """Leader election, rate limits and HTTP endpoint of a sidecar. `note` is appended to the help of the qps flag."""
+    times = {name: default for name, (default, _) in LEASE_TIMES.items()} | {"retry-period": retry_period}
     return options(
-        duration(f"--{prefix}-lease-duration", "15s", "How long the lease lasts."),
-        duration(f"--{prefix}-renew-deadline", "10s", "How long a leader tries to renew the lease before it gives up."),
-        duration(f"--{prefix}-retry-period", retry_period, "How often to try to get or renew the lease."),
+        *(duration(f"--{prefix}-{name}", times[name], help) for name, (_, help) in LEASE_TIMES.items()),
         setting("--kube-api-qps", NOT_NEGATIVE, qps, f"Most requests a second to the API server; 0 is no limit.{note}"),
         setting("--kube-api-burst", AT_LEAST_ONE, burst, "Most requests to the API server at once."),
         click.option(

@@ -79,9 +79,7 @@ _YOUNG_OBJECTS = 20_000
 @logging_options
 @version_flag("following kube-scheduler 1.36")
 def scheduler(**flags: Any) -> None:
-    """Place pods on any Kubernetes cluster, beside its scheduler or instead of it.
-
-    Without --config one profile named default-scheduler runs with kube-scheduler's default plugins. Without
+    """Without --config one profile named default-scheduler runs with kube-scheduler's default plugins. Without
     --kubeconfig the configuration's, $KUBECONFIG, or the pod's own service account is used. Flags have kube-scheduler's
     names and forms; docs/guides/beside-kube-scheduler.md lists the few that differ.
     """
@@ -132,7 +130,7 @@ async def run(configuration: Configuration, flags: Flags, foreign: ForeignPlugin
         engine_of: Any = Engine
         if flags["record_file"] is not None:
             file = running.enter_nowait(
-                RecordingFile(flags["record_file"], limit_bytes=flags["record_limit"], clock=running.clock)
+                RecordingFile(flags["record_file"], limit_bytes=flags["record_limit"], clock=running.runtime.clock)
             )
             engine_of = partial(
                 RecordingEngine,
@@ -154,7 +152,6 @@ async def run(configuration: Configuration, flags: Flags, foreign: ForeignPlugin
         )
         await running.serve_securely(
             flags,
-            rng=random.Random(secrets.randbits(63)),  # not the seeded generator of the decisions
             is_ready=lambda: program.is_synced,
             debug={
                 "/configz": lambda: {"componentconfig": document_of(configuration)},
@@ -162,7 +159,9 @@ async def run(configuration: Configuration, flags: Flags, foreign: ForeignPlugin
                 "/debug/nominations": program.pages.nominations,
                 "/debug/assumed": program.pages.assumed,
             },
-            pages=_profiling_pages(running.clock) if flags["secure_port"] and configuration.enable_profiling else None,
+            pages=_profiling_pages(running.runtime.clock)
+            if flags["secure_port"] and configuration.enable_profiling
+            else None,
         )
         await run_until_signalled(running.led(program.run, f"{election.resource_namespace}/{election.resource_name}"))
         if isinstance(program.engine, RecordingEngine):

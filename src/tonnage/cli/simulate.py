@@ -54,11 +54,9 @@ def simulate(
     compared: tuple[str, ...],
     output: str,
 ) -> None:
-    """Play a scenario on virtual time: which pods are placed or wait, which volumes are refused, how full disks get.
-
-    With --compare the same arrivals are played with several configurations, and the first decision in which two of them
-    differ is explained. One --compare is compared with --config's run; several are compared with each other, and with
-    --config's run if --config is given. Nothing is written to a cluster.
+    """With --compare the same arrivals are played with several configurations, and the first decision in which two of
+    them differ is explained. One --compare is compared with --config's run; several are compared with each other, and
+    with --config's run if --config is given. Nothing is written to a cluster.
 
     With --recording the decisions of a recorded scheduler are made again, one by one; --compare and --config say what
     other configurations would have decided in the same state.

@@ -28,9 +28,7 @@ if TYPE_CHECKING:
 @click.option("--data-dir", type=FOLDER_PATH, help="Folder of a `tonnage up` cluster whose programs are shown.")
 @output_option("table", "json")
 def status(cluster: ClusterQuestion, data_dir: Path | None, output: str) -> None:
-    """Show what is wrong with a cluster now, worst first; or the programs of a `tonnage up` cluster.
-
-    Each trouble has its age, what it means, and the next command. Above them one line: nodes, how full each class is
+    """Each trouble has its age, what it means, and the next command. Above them one line: nodes, how full each class is
     and its largest free pool, pods that wait, volumes on their way. It reads once, with the rights of the kubeconfig's
     user, and writes nothing. It names what this user may not read, and shows the rest.
 

@@ -140,9 +140,7 @@ if TYPE_CHECKING:
 @feature_gates
 @logging_options
 def up(files: tuple[str, ...], **flags: Any) -> None:
-    """Run a cluster: API server, controllers, scheduler, provisioner, nodes, and a CSI driver with pools on each.
-
-    Prints "ready https://…" once all nodes are Ready and their capacity is known. kubectl works with DIR/kubeconfig.
+    """Prints "ready https://…" once all nodes are Ready and their capacity is known. kubectl works with DIR/kubeconfig.
     Its programs serve health, metrics and debug pages on free loopback ports; DIR/endpoints.json and `tonnage
     status --data-dir DIR` say where. With --dashboard a second line, "dashboard http://…/#token=…", is the address of
     a web page of the cluster; it stays the same from start to start while its port is free. Ctrl-C or SIGTERM stops it
@@ -238,7 +236,6 @@ def _story_names(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     help="Play only this story; may be repeated.  [default: all]",
 )
 def demo(lists: bool, only: tuple[str, ...]) -> None:
-    """Play the enhancements' stories on fresh embedded clusters; exit 0 only if all of them pass."""
     from tonnage.stories.suites import STORIES, SUITES, title_of
 
     unknown = [name for name in only if name not in STORIES]

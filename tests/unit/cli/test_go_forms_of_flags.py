@@ -58,7 +58,7 @@ def test_controllers_have_the_endpoint_and_the_lease_of_kube_controller_manager(
         ],
     ).params
     assert (given["leader_elect_lease_duration"], given["leader_elect_resource_name"]) == (90.0, "mine")
-    assert given["authorization_always_allow_paths"] == ("/healthz", "/metrics")
+    assert given["open_paths"] == ("/healthz", "/metrics")
     assert given["verbosity"] == 4
 
 
@@ -69,7 +69,7 @@ def test_wrong_times_of_a_lease_are_told_before_anything_starts():
 
 def test_a_list_is_given_with_commas_or_again_and_replaces_the_default():
     def read(*words: str) -> object:
-        return scheduler.make_context("x", [*words]).params["authorization_always_allow_paths"]
+        return scheduler.make_context("x", [*words]).params["open_paths"]
 
     assert read() == ("/healthz", "/readyz", "/livez")
     flag = "--authorization-always-allow-paths"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 import shlex
 import subprocess
@@ -41,9 +40,10 @@ def command_at(words: list[str]) -> tuple[click.Context, click.Command, list[str
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_the_line_in_the_table_is_the_first_of_the_command(name):
     (line,) = [group[name] for group in GROUPS.values() if name in group]
-    command = cli.get_command(click.Context(cli), name)
-    assert command is not None and command.help is not None
-    assert line == inspect.cleandoc(command.help).partition("\n\n")[0].replace("\n", " ")
+    for _ in range(2):  # asking again adds nothing
+        command = cli.get_command(click.Context(cli), name)
+        assert command is not None and command.help is not None
+        assert (command.help.partition("\n\n")[0], command.help.count(line)) == (line, 1)
 
 
 def test_help_groups_every_command_and_loads_none():

@@ -11,18 +11,18 @@ from __future__ import annotations
 
 import csv
 import random
+import secrets
 import ssl
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from tonnage.cli.flags.go_flags import FILE, FOLDER, ignored, refused, switch, texts
-from tonnage.cli.options import DURATION, PORT, Flags, Option, options, setting
+from tonnage.cli.options import DURATION, PORT, Flags, Option, from_flags, options, setting
 from tonnage.client.delegated_access import OPEN_PATHS, OpenPaths
 from tonnage.clock import Clock, SystemClock
 from tonnage.errors import TonnageError
@@ -43,18 +43,16 @@ _VERSIONS: Final = {
 _TOO_OLD: Final = ("VersionTLS10", "VersionTLS11")
 
 CIPHER_SUITES: Final = {
-    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
-    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256": "ECDHE-RSA-AES128-GCM-SHA256",
-    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384": "ECDHE-ECDSA-AES256-GCM-SHA384",
-    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384": "ECDHE-RSA-AES256-GCM-SHA384",
-    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305": "ECDHE-ECDSA-CHACHA20-POLY1305",
-    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-ECDSA-CHACHA20-POLY1305",
-    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305": "ECDHE-RSA-CHACHA20-POLY1305",
-    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
-    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA": "ECDHE-ECDSA-AES128-SHA",
-    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA": "ECDHE-RSA-AES128-SHA",
-    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA": "ECDHE-ECDSA-AES256-SHA",
-    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA": "ECDHE-RSA-AES256-SHA",
+    f"TLS_ECDHE_{key}_WITH_{name}": f"ECDHE-{key}-{openssl}"
+    for name, openssl in (
+        ("AES_128_GCM_SHA256", "AES128-GCM-SHA256"),
+        ("AES_256_GCM_SHA384", "AES256-GCM-SHA384"),
+        ("CHACHA20_POLY1305", "CHACHA20-POLY1305"),
+        ("CHACHA20_POLY1305_SHA256", "CHACHA20-POLY1305"),
+        ("AES_128_CBC_SHA", "AES128-SHA"),
+        ("AES_256_CBC_SHA", "AES256-SHA"),
+    )
+    for key in ("ECDSA", "RSA")
 }
 """TLS 1.2 cipher suites that Go does not call insecure: Go's name to OpenSSL's."""
 _SUITES_OF_13: Final = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256")
@@ -75,18 +73,21 @@ INSECURE_SUITES: Final = (
 )
 
 
+def certificate_options(who: str) -> Option:
+    """Where the certificate comes from; `who` connects."""
+    generated = f"Folder for a self-signed certificate, when --tls-cert-file is not given; {who} trust ca.crt in it."
+    return options(
+        click.option("--cert-dir", type=FOLDER, help=f"{generated}  [default: a temporary folder]"),
+        click.option("--tls-cert-file", type=FILE, help="Certificate to serve with (PEM); read again when it changes."),
+        click.option("--tls-private-key-file", type=FILE, help="Private key of --tls-cert-file (PEM)."),
+    )
+
+
 def serving_options(*, port: int) -> Option:
     return options(
         setting("--bind-address", str, "127.0.0.1", "Address to serve health, metrics and debug pages on."),
         setting("--secure-port", PORT, port, "Port to serve health, metrics and debug pages on; 0 serves none."),
-        click.option(
-            "--cert-dir",
-            type=FOLDER,
-            help="Folder for a self-signed certificate, when --tls-cert-file is not given; clients trust ca.crt in"
-            " it.  [default: a temporary folder]",
-        ),
-        click.option("--tls-cert-file", type=FILE, help="Certificate to serve with (PEM); read again when it changes."),
-        click.option("--tls-private-key-file", type=FILE, help="Private key of --tls-cert-file (PEM)."),
+        certificate_options("clients"),
         click.option(
             "--tls-min-version",
             default="",
@@ -94,10 +95,9 @@ def serving_options(*, port: int) -> Option:
             help="Oldest TLS version to accept.  [default: VersionTLS12]",
         ),
         texts(
-            "--tls-cipher-suites",
-            help="Cipher suites to accept with TLS 1.2, by Go's names.  [default: OpenSSL's choice]",
+            "--tls-cipher-suites", "Cipher suites to accept with TLS 1.2, by Go's names.  [default: OpenSSL's choice]"
         ),
-        switch("--permit-port-sharing", help="Let other processes listen on the same port (SO_REUSEPORT)."),
+        switch("--permit-port-sharing", "Let other processes listen on the same port (SO_REUSEPORT)."),
         # Upstream's flags that are ignored or refused here.
         ignored("--permit-address-sharing", because="SO_REUSEADDR is always set"),
         ignored("--disable-http2-serving", because="HTTP/1.1 is spoken"),
@@ -115,13 +115,6 @@ def serving_options(*, port: int) -> Option:
     )
 
 
-def is_loopback(address: str) -> bool:
-    try:
-        return ip_address(address).is_loopback
-    except ValueError:
-        return address == "localhost"
-
-
 def tls_rules(flags: Flags) -> tuple[ssl.TLSVersion, tuple[str, ...]]:
     """The fields of `TlsRules` from the flags. Raises UsageError for unknown or conflicting values."""
     if (flags["tls_cert_file"] is None) != (flags["tls_private_key_file"] is None):
@@ -135,16 +128,13 @@ def tls_rules(flags: Flags) -> tuple[ssl.TLSVersion, tuple[str, ...]]:
 
 
 def _ciphers(names: tuple[str, ...]) -> tuple[str, ...]:
-    found: list[str] = []
     for name in names:
         if name in INSECURE_SUITES:
             raise click.UsageError(f"--tls-cipher-suites: {name} is insecure and not supported; leave it out")
         if name not in CIPHER_SUITES and name not in _SUITES_OF_13:
             known = ", ".join((*CIPHER_SUITES, *_SUITES_OF_13))
             raise click.UsageError(f'--tls-cipher-suites: there is no "{name}"; there are {known}')
-        if name in CIPHER_SUITES:
-            found.append(CIPHER_SUITES[name])
-    return tuple(found)
+    return tuple(CIPHER_SUITES[name] for name in names if name in CIPHER_SUITES)
 
 
 @contextmanager
@@ -253,11 +243,26 @@ def _manifest(path: Path) -> Mapping[str, str]:
     return mapping
 
 
+_HEADERS: Final[tuple[tuple[str, str, tuple[str, ...], str], ...]] = (
+    ("username-headers", "username_headers", ("x-remote-user",), "Headers in which a front proxy names the user."),
+    ("uid-headers", "uid_headers", (), "Headers in which a front proxy names the user's uid."),
+    ("group-headers", "group_headers", ("x-remote-group",), "Headers in which a front proxy names the user's groups."),
+    (
+        *("extra-headers-prefix", "extra_prefixes", ("x-remote-extra-",)),
+        "Prefixes of headers in which a front proxy sends other facts about the user.",
+    ),
+)
+"""The flags --requestheader-…: name, field of FrontProxies, default, help."""
+
+
+def _lower(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(each.strip().lower() for each in names)
+
+
 access_options: Final = options(
     switch(
         "--unauthenticated-on-loopback",
-        help="Serve metrics and debug pages to every user of this machine without a token; --bind-address must be"
-        " loopback."
+        "Serve metrics and debug pages to every user of this machine without a token; --bind-address must be loopback."
         " (Tonnage only; not in kube-scheduler)",
     ),
     click.option(
@@ -266,14 +271,16 @@ access_options: Final = options(
         help="Kubeconfig of the API server that checks bearer tokens (TokenReview).  [default: the program's own"
         " connection]",
     ),
-    switch("--authentication-skip-lookup", help="Do not read the CA of client certificates from the cluster."),
+    switch("--authentication-skip-lookup", "Do not read the CA of client certificates from the cluster."),
     switch(
         "--authentication-tolerate-lookup-failure",
-        default=True,
-        help="If the CA of client certificates cannot be read from the cluster, go on without client certificates.",
+        "If the CA of client certificates cannot be read from the cluster, go on without client certificates.",
+        True,
+        into="tolerates_failure",
     ),
     setting(
-        "--authentication-token-webhook-cache-ttl", DURATION, "10s", "How long the answer about a token is cached."
+        *("--authentication-token-webhook-cache-ttl", DURATION, "10s", "How long the answer about a token is cached."),
+        into="token_ttl_s",
     ),
     click.option(
         "--authorization-kubeconfig",
@@ -282,36 +289,31 @@ access_options: Final = options(
         " own connection]",
     ),
     texts(
-        "--authorization-always-allow-paths",
-        default=OPEN_PATHS,
-        help="Paths that need no permission; a * at the end matches any rest.",
+        *("--authorization-always-allow-paths", "Paths that need no permission; a * at the end matches any rest."),
+        OPEN_PATHS,
+        into="open_paths",
     ),
-    setting("--authorization-webhook-cache-authorized-ttl", DURATION, "10s", "How long an allowed request is cached."),
-    setting("--authorization-webhook-cache-unauthorized-ttl", DURATION, "10s", "How long a denied request is cached."),
+    setting(
+        *("--authorization-webhook-cache-authorized-ttl", DURATION, "10s", "How long an allowed request is cached."),
+        into="allow_ttl_s",
+    ),
+    setting(
+        *("--authorization-webhook-cache-unauthorized-ttl", DURATION, "10s", "How long a denied request is cached."),
+        into="deny_ttl_s",
+    ),
     click.option("--client-ca-file", type=FILE, help="CA of client certificates.  [default: the cluster's]"),
     click.option(
-        "--requestheader-client-ca-file",
+        *("--requestheader-client-ca-file", "front_proxy_ca_file"),
         type=FILE,
         help="CA of front proxies, which name the user in headers.  [default: the cluster's]",
     ),
     texts(
-        "--requestheader-allowed-names", help="Common names that a front proxy's certificate may have.  [default: any]"
+        *("--requestheader-allowed-names", "Common names that a front proxy's certificate may have.  [default: any]"),
+        into="allowed_names",
     ),
-    texts(
-        "--requestheader-username-headers",
-        default=("x-remote-user",),
-        help="Headers in which a front proxy names the user.",
-    ),
-    texts("--requestheader-uid-headers", help="Headers in which a front proxy names the user's uid."),
-    texts(
-        "--requestheader-group-headers",
-        default=("x-remote-group",),
-        help="Headers in which a front proxy names the user's groups.",
-    ),
-    texts(
-        "--requestheader-extra-headers-prefix",
-        default=("x-remote-extra-",),
-        help="Prefixes of headers in which a front proxy sends other facts about the user.",
+    *(
+        texts(f"--requestheader-{name}", help, default, into=into, read=_lower)
+        for name, into, default, help in _HEADERS
     ),
 )
 
@@ -323,30 +325,29 @@ def endpoint_options(*, port: int) -> Option:
 def check_endpoint(flags: Flags) -> None:
     """Check the flags before anything starts. Raises UsageError, TonnageError."""
     tls_rules(flags)
+    from tonnage.serving.request_host import is_loopback
+
     if flags["unauthenticated_on_loopback"] and not is_loopback(flags["bind_address"]):
         raise click.UsageError(
             f"--unauthenticated-on-loopback needs a loopback --bind-address, and {flags['bind_address']} is not: "
             "leave it out, or bind to 127.0.0.1"
         )
-    for name in ("username_headers", "uid_headers", "group_headers", "extra_headers_prefix", "allowed_names"):
-        if any(not flag.strip() for flag in flags[f"requestheader_{name}"]):
-            raise click.UsageError(f'empty value in "requestheader-{name.replace("_", "-")}"')
-    uids = flags["requestheader_uid_headers"]
-    if uids and "x-remote-uid" not in [uid.lower() for uid in uids]:
+    for name, into in (*(each[:2] for each in _HEADERS), ("allowed-names", "allowed_names")):
+        if any(not given.strip() for given in flags[into]):
+            raise click.UsageError(f'empty value in "requestheader-{name}"')
+    if flags["uid_headers"] and "x-remote-uid" not in flags["uid_headers"]:
         raise click.UsageError(
             "--requestheader-uid-headers is set without specifying the standard X-Remote-Uid header - API aggregation "
             "will not work"
         )
     try:
-        OpenPaths(flags["authorization_always_allow_paths"])
+        OpenPaths(flags["open_paths"])
     except TonnageError as exc:
         raise click.UsageError(f"--authorization-always-allow-paths: {exc.message}") from exc
     allowed_labels(flags)
 
 
-def access_of(
-    flags: Flags, own: ServerConnection, *, clock: Clock, rng: random.Random, user_agent: str
-) -> DelegatedAccess | None:
+def access_of(flags: Flags, own: ServerConnection, *, clock: Clock, user_agent: str) -> DelegatedAccess | None:
     """The flags' access check, by default over `own`; None if all pages are open. Raises TonnageError."""
     from tonnage.client.config import kubeconfig
     from tonnage.client.delegated_access.access import AccessSettings, DelegatedAccess
@@ -364,34 +365,14 @@ def access_of(
             told = f"name a kubeconfig with --{name}-kubeconfig, or leave it out to ask the server of --kubeconfig"
             raise TonnageError(exc.message, hint=told) from exc
 
-    def lower(names: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(each.strip().lower() for each in names)
-
-    proxies = FrontProxies(
-        username_headers=lower(flags["requestheader_username_headers"]),
-        uid_headers=lower(flags["requestheader_uid_headers"]),
-        group_headers=lower(flags["requestheader_group_headers"]),
-        extra_prefixes=lower(flags["requestheader_extra_headers_prefix"]),
-        allowed_names=flags["requestheader_allowed_names"],
-    )
-    settings = AccessSettings(
-        token_ttl_s=flags["authentication_token_webhook_cache_ttl"],
-        allow_ttl_s=flags["authorization_webhook_cache_authorized_ttl"],
-        deny_ttl_s=flags["authorization_webhook_cache_unauthorized_ttl"],
-        open_paths=flags["authorization_always_allow_paths"],
-        authorities=AuthoritySources(
-            client_ca_file=flags["client_ca_file"],
-            front_proxy_ca_file=flags["requestheader_client_ca_file"],
-            front_proxies=proxies,
-            looks_up=not flags["authentication_skip_lookup"],
-            tolerates_failure=flags["authentication_tolerate_lookup_failure"],
-        ),
-    )
+    looks_up, proxies = not flags["authentication_skip_lookup"], from_flags(FrontProxies, flags)
+    authorities = from_flags(AuthoritySources, flags, front_proxies=proxies, looks_up=looks_up)
+    settings = from_flags(AccessSettings, flags, authorities=authorities)
     return DelegatedAccess(
         connection("authentication"),
         connection("authorization"),
         settings,
         clock=clock,
-        rng=rng,
+        rng=random.Random(secrets.randbits(64)),
         user_agent=user_agent,
     )

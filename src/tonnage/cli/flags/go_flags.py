@@ -10,7 +10,9 @@ A `GoCommand` also accepts `--no-leader-elect` for `--leader-elect=false` (the l
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,10 +27,10 @@ if TYPE_CHECKING:
     from tonnage.scheduling.configuration.configuration import LeaderElection
 
 
-def switch(name: str, *, default: bool | None = False, help: str, hidden: bool = False) -> Option:
-    """A boolean flag: `--name`, `--name=true`, `--name=false`."""
+def switch(name: str, help: str, default: bool | None = False, *, into: str = "", hidden: bool = False) -> Option:
+    """A boolean flag: `--name`, `--name=true`, `--name=false`. `into` names the parameter if it differs."""
     return click.option(
-        name,
+        *filter(None, (name, into)),
         type=click.BOOL,
         is_flag=False,
         flag_value="true",
@@ -64,15 +66,21 @@ class Texts(click.ParamType[tuple[str, ...]]):
         return tuple(each.strip() for each in str(value).split(",")) if str(value) else ()
 
 
-def texts(name: str, *, default: tuple[str, ...] = (), help: str) -> Option:
-    """A list flag: `--name=a,b`, `--name=a --name=b`. A given value replaces the default."""
+def texts(
+    name: str,
+    help: str,
+    default: tuple[str, ...] = (),
+    *,
+    into: str = "",
+    read: Callable[[tuple[str, ...]], tuple[str, ...]] = tuple,
+) -> Option:
+    """A list flag: `--name=a,b`, `--name=a --name=b`. A given value replaces the default; `read` is called with it."""
 
     def joined(ctx: click.Context, param: click.Parameter, value: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
-        given = value or (default,)
-        return tuple(each for part in given for each in part)
+        return read(tuple(chain.from_iterable(value or (default,))))
 
     return click.option(
-        name,
+        *filter(None, (name, into)),
         type=Texts(),
         multiple=True,
         callback=joined,
@@ -88,8 +96,13 @@ def refused(name: str, *, because: str, instead: str) -> Option:
         if value is not None:
             raise HintedUsageError(f"{name} is not supported: {because}", instead, ctx)
 
+    return _hidden(name, refuse)
+
+
+def _hidden(name: str, callback: Callable[[click.Context, click.Parameter, str | None], None]) -> Option:
+    """A flag that is only looked at. Without a value it is "true", as pflag's switches."""
     return click.option(
-        name, is_flag=False, flag_value="", default=None, callback=refuse, expose_value=False, hidden=True
+        name, is_flag=False, flag_value="true", default=None, callback=callback, expose_value=False, hidden=True
     )
 
 
@@ -100,9 +113,7 @@ def ignored(name: str, *, only: tuple[str, ...] = (), because: str) -> Option:
         if value is not None and only and value.lower() not in only:
             raise HintedUsageError(f"{name}={value} is not supported: {because}", f"leave {name} out", ctx)
 
-    return click.option(
-        name, is_flag=False, flag_value="true", default=None, callback=look, expose_value=False, hidden=True
-    )
+    return _hidden(name, look)
 
 
 def version_flag(program: str) -> Option:
@@ -163,14 +174,15 @@ class Election:
     release_on_cancel: bool = True
 
 
+LEASE_TIMES: Final = {
+    "lease-duration": ("15s", "How long the lease lasts."),
+    "renew-deadline": ("10s", "How long a leader tries to renew the lease before it gives up."),
+    "retry-period": ("2s", "How often to try to get or renew the lease."),
+}
 lease_time_options: Final = options(
     *(
-        click.option(f"--leader-elect-{name}", type=DURATION, default=None, help=f"{help}  [default: {default}]")
-        for name, default, help in (
-            ("lease-duration", "15s", "How long the lease lasts."),
-            ("renew-deadline", "10s", "How long a leader tries to renew the lease before it gives up."),
-            ("retry-period", "2s", "How often to try to get or renew the lease."),
-        )
+        click.option(f"--leader-elect-{name}", type=DURATION, help=f"{help}  [default: {default}]")
+        for name, (default, help) in LEASE_TIMES.items()
     )
 )
 """Lease duration, renew deadline and retry period: None unless given, though help shows client-go's defaults."""
@@ -178,22 +190,12 @@ lease_time_options: Final = options(
 
 def lease_place_options(name: str) -> Option:
     """Name and namespace of the lease; `name` is the default that help shows."""
-    kind = click.Choice(["leases"])
+    one_works = f"Name of the lease; of all programs that share a lease, one works at a time.  [default: {name}]"
+    lock = "Kind of object to use as the lock.  [default: leases]"
     return options(
-        click.option(
-            "--leader-elect-resource-lock",
-            type=kind,
-            default=None,
-            help="Kind of object to use as the lock.  [default: leases]",
-        ),
-        click.option(
-            "--leader-elect-resource-name",
-            default=None,
-            help=f"Name of the lease; of all programs that share a lease, one works at a time.  [default: {name}]",
-        ),
-        click.option(
-            "--leader-elect-resource-namespace", default=None, help="Namespace of the lease.  [default: kube-system]"
-        ),
+        click.option("--leader-elect-resource-lock", type=click.Choice(["leases"]), help=lock),
+        click.option("--leader-elect-resource-name", help=one_works),
+        click.option("--leader-elect-resource-namespace", help="Namespace of the lease.  [default: kube-system]"),
     )
 
 
