@@ -28,7 +28,7 @@ from tonnage.client.http import Client
 from tonnage.client.program import Runtime
 from tonnage.clock import SystemClock, rfc3339
 from tonnage.csi import csi_pb2 as csi
-from tonnage.node.metrics import NodeMetrics, Trigger
+from tonnage.node.context import NodeMetrics, Trigger
 from tonnage.node.program import NodeProgram
 from tonnage.node.settings import NodeSettings
 from tonnage.objects.core_v1 import PersistentVolumeClaim

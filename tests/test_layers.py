@@ -104,7 +104,7 @@ INNER_ROWS: dict[str, Rows] = {
     ),
     "behaviour": (("workloads", "volumes", "nodes"),),
     "driver": (
-        ("errors", "node_pools"),
+        ("node_pools",),
         ("state",),
         ("core",),
         ("volumes",),
@@ -138,7 +138,7 @@ INNER_ROWS: dict[str, Rows] = {
         ("program",),
     ),
     "node": (
-        ("settings", "metrics"),
+        ("settings",),
         ("node_objects", "context"),
         ("drivers",),
         ("attach_limits",),
@@ -155,7 +155,6 @@ INNER_ROWS: dict[str, Rows] = {
     "controllers": (
         ("controller_context", "dependency_graph"),
         ("volumes", "workloads", "nodes", "garbage_collector", "namespaces"),
-        ("registry",),
         ("program",),
     ),
     "whatif": (

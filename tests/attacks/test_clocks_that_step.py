@@ -44,7 +44,7 @@ from tonnage.objects.batch_v1 import Job
 from tonnage.objects.core_v1 import Event, Node, Pod
 from tonnage.objects.document import Doc, decode, encode
 from tonnage.objects.small_groups import Lease
-from tonnage.plane.identities import LIFETIME_S
+from tonnage.plane.bootstrap import LIFETIME_S
 from tonnage.stories.objects import claim, pod
 
 HOUR_S = 3600.0

@@ -23,8 +23,8 @@ from tonnage.cli.csi_driver import csi_driver_quarantine
 from tonnage.clock import VirtualClock
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import Code
+from tonnage.driver.core import StatusError
 from tonnage.driver.driver import LOOK_EVERY_S, Driver
-from tonnage.driver.errors import StatusError
 from tonnage.driver.state import contents
 from tonnage.driver.state.records import StateFolderError, VolumeRecord, volume_id_of
 from tonnage.driver.state.unknown import unknown_contents

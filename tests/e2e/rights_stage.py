@@ -34,8 +34,7 @@ from tonnage.client.http import Client
 from tonnage.clock import SystemClock
 from tonnage.faults import Fault, FaultFile
 from tonnage.objects.resources import BY_KIND
-from tonnage.plane.bootstrap import starter_objects
-from tonnage.plane.identities import Identities
+from tonnage.plane.bootstrap import Identities, starter_objects
 from tonnage.plane.settings import CommandLines, PlaneSettings
 from tonnage.private_files import own_folder
 from tonnage.serving.server_tls import server_context

@@ -42,7 +42,7 @@ from tonnage.documents.admit import Malformed, admit
 from tonnage.documents.apply.managed_fields import check_entries, write_entries
 from tonnage.documents.apply.server_side_apply import apply
 from tonnage.documents.schema import schema_of_resource
-from tonnage.driver.errors import StatusError
+from tonnage.driver.core import StatusError
 from tonnage.errors import ApiError, TonnageError
 from tonnage.faults import FaultFile
 from tonnage.gates import Gates

@@ -13,8 +13,7 @@ from tonnage.client.http import Client
 from tonnage.client.recorder import Recorder
 from tonnage.client.written_objects import MutationCache
 from tonnage.clock import Clock
-from tonnage.node.context import NodeCaches, NodeContext, NodeFaults, PodIndex
-from tonnage.node.metrics import NodeMetrics
+from tonnage.node.context import NodeCaches, NodeContext, NodeFaults, NodeMetrics, PodIndex
 from tonnage.node.settings import NodeSettings
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeAttachment

@@ -103,7 +103,7 @@ def controllers(wanted: str, **flags: Any) -> None:
     """
     from tonnage.behaviour.nodes.node_lifecycle_plan import EvictionRates
     from tonnage.controllers.controller_context import ControllerManagerConfiguration
-    from tonnage.controllers.registry import UnknownController, enabled_controllers
+    from tonnage.controllers.program import UnknownController, enabled_controllers
 
     check_endpoint(flags)
     say_all("warning", flags["gates"].warnings)

@@ -1,6 +1,6 @@
 """Controllers: level-based loops that make a cluster what its objects ask for; safe to run twice.
 
-`registry` lists them by kube-controller-manager's names, `program` runs them in one process (`tonnage controllers`).
+`program` lists them by kube-controller-manager's names and runs them in one process (`tonnage controllers`).
 Decisions are pure and stand in `behaviour`; the controllers read and write.
 """
 

@@ -121,23 +121,21 @@ class DeduplicatingRecorder:
     def __init__(self, recorder: Recorder, clock: Clock) -> None:
         self._recorder = recorder
         self._clock = clock
-        self._recorded_at_s: dict[tuple[str, str, str], float] = {}  # oldest first
+        self.recorded_at_s: dict[tuple[str, str, str], float] = {}  # oldest first
 
     def event(
         self, about: Object, type: EventType, reason: str, action: str, note: str, related: Object | None = None
     ) -> None:
         """Record an event, unless an equal one was recorded within the last minute. `related` is not compared."""
         key, now_s = (about.uid, reason, note), self._clock.monotonic()
-        recorded_at_s = self._recorded_at_s.get(key)
-        if recorded_at_s is not None and now_s - recorded_at_s < REPEAT_AFTER_S:
-            return
-        self._recorded_at_s.pop(key, None)
-        while self._recorded_at_s:
-            oldest, at_s = next(iter(self._recorded_at_s.items()))
-            if now_s - at_s < REPEAT_AFTER_S and len(self._recorded_at_s) < _MAX_KNOWN:
+        while self.recorded_at_s:
+            oldest, at_s = next(iter(self.recorded_at_s.items()))
+            if now_s - at_s < REPEAT_AFTER_S and len(self.recorded_at_s) < _MAX_KNOWN:
                 break
-            del self._recorded_at_s[oldest]
-        self._recorded_at_s[key] = now_s
+            del self.recorded_at_s[oldest]
+        if key in self.recorded_at_s:
+            return
+        self.recorded_at_s[key] = now_s
         self._recorder.event(about, type, reason, action, note, related)
 
 

@@ -13,7 +13,7 @@ Pure; mirrors attemptToDeleteItem of upstream's garbage collector.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -184,37 +184,12 @@ class OwnerState(StrEnum):
     """The owner is being deleted in the foreground: it goes once its dependents are gone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Keep:
-    """The object stays; its references to these owner uids are dropped."""
-
-    drop: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteObject:
-    """The object is deleted. `unblock`: its references must stop blocking first, because the owners wait in a cycle."""
-
-    propagation: str
-    unblock: bool = False
-
-
-def decide(
-    owners: Sequence[tuple[OwnerReference, OwnerState]],
-    *,
-    finalizers: Collection[str],
-    has_dependents: bool,
-    is_in_deletion_cycle: bool,
-) -> Keep | DeleteObject:
-    """`is_in_deletion_cycle`: one of the object's dependents is already being deleted in the foreground."""
-    if not owners:
-        return Keep()
-    states = {state for _, state in owners}
-    if OwnerState.SOLID in states:
-        # A reference to an owner that waits must go too, or the owner would wait for ever.
-        return Keep(frozenset(reference.uid for reference, state in owners if state is not OwnerState.SOLID))
-    if OwnerState.WAITING in states and has_dependents:
-        return DeleteObject("Foreground", unblock=is_in_deletion_cycle)
+def propagation_of(owners: Collection[OwnerState], *, finalizers: Collection[str], has_dependents: bool) -> str:
+    """How an object with such owners is deleted; empty if it stays."""
+    if not owners or OwnerState.SOLID in owners:
+        return ""
+    if OwnerState.WAITING in owners and has_dependents:
+        return "Foreground"
     if ORPHAN in finalizers:
-        return DeleteObject("Orphan")
-    return DeleteObject("Foreground" if FOREGROUND in finalizers else "Background")
+        return "Orphan"
+    return "Foreground" if FOREGROUND in finalizers else "Background"

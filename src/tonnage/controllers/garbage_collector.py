@@ -23,11 +23,10 @@ from tonnage.controllers.controller_context import ControllerContext, QueueContr
 from tonnage.controllers.dependency_graph import (
     FOREGROUND,
     ORPHAN,
-    DeleteObject,
     DependencyGraph,
     Item,
     OwnerState,
-    decide,
+    propagation_of,
 )
 from tonnage.errors import NotFound, TonnageError
 from tonnage.objects.codec import convert
@@ -194,16 +193,14 @@ class GarbageCollector(QueueController):
                 again_s = _UNSEEN_S
             owners.append((reference, state))
         dependents = self.graph.dependents(item.uid)
-        decision = decide(
-            owners,
-            finalizers=metadata.get("finalizers", ()),
-            has_dependents=bool(dependents),
-            is_in_deletion_cycle=any(dependent.deletes_dependents for dependent in dependents),
-        )
-        if isinstance(decision, DeleteObject):
-            await self._delete(item, metadata, decision)
-        elif decision.drop:
-            await self._drop_owners(item, metadata, decision.drop)
+        states = {state for _, state in owners}
+        finalizers = metadata.get("finalizers", ())
+        if propagation := propagation_of(states, finalizers=finalizers, has_dependents=bool(dependents)):
+            is_cycle = OwnerState.WAITING in states and any(each.deletes_dependents for each in dependents)
+            await self._delete(item, metadata, propagation, is_cycle=is_cycle)
+        elif drop := {reference.uid for reference, state in owners if state is not OwnerState.SOLID}:
+            # A reference to an owner that waits must go too, or the owner would wait for ever.
+            await self._drop_owners(item, metadata, drop)
         return again_s
 
     async def _owner_state(self, reference: OwnerReference, item: Item) -> OwnerState | None:
@@ -242,24 +239,25 @@ class GarbageCollector(QueueController):
 
     # -- acts ---------------------------------------------------------------------------------------------------------
 
-    async def _delete(self, item: Item, metadata: Doc, decision: DeleteObject) -> None:
+    async def _delete(self, item: Item, metadata: Doc, propagation: str, *, is_cycle: bool) -> None:
+        """`is_cycle`: its owners wait for it and it for them, so its references must stop blocking first."""
         version = metadata["resourceVersion"]
-        if decision.unblock:
+        if is_cycle:
             # Left out, which also means false: an object at its size limit has no room for a longer word.
             owners = [
                 {field: value for field, value in owner.items() if field != "blockOwnerDeletion"}
                 for owner in metadata.get("ownerReferences", ())
             ]
             version = await self._patch(item, metadata, {"ownerReferences": owners})
-        _log.info("Deleting", resource=item.resource.qualified, object=item.key, propagation=decision.propagation)
+        _log.info("Deleting", resource=item.resource.qualified, object=item.key, propagation=propagation)
         try:
             await self._client.delete(
-                item.resource, item.key, uid=item.uid, resource_version=version, propagation=decision.propagation
+                item.resource, item.key, uid=item.uid, resource_version=version, propagation=propagation
             )
         except NotFound:
             self.remove(item.uid)
 
-    async def _drop_owners(self, item: Item, metadata: Doc, uids: frozenset[str]) -> None:
+    async def _drop_owners(self, item: Item, metadata: Doc, uids: set[str]) -> None:
         kept = [owner for owner in metadata.get("ownerReferences", ()) if owner["uid"] not in uids]
         if len(kept) < len(metadata.get("ownerReferences", ())):
             _log.info("Owners are dropped", resource=item.resource.qualified, object=item.key, owners=len(uids))
@@ -270,7 +268,7 @@ class GarbageCollector(QueueController):
         for dependent in self.graph.dependents(item.uid):
             found = await self._read_metadata(dependent)
             if found is not None:
-                await self._drop_owners(dependent, found, frozenset((item.uid,)))
+                await self._drop_owners(dependent, found, {item.uid})
         await self._remove_finalizer(item, metadata, ORPHAN)
 
     async def _process_deleting_dependents(self, item: Item, metadata: Doc) -> None:

@@ -24,12 +24,12 @@ import random
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from tonnage.clock import Clock
 from tonnage.csi.errors import Code
 from tonnage.driver import DRIVER_NAME
-from tonnage.driver.errors import StatusError, failed_precondition, not_found, resource_exhausted
 from tonnage.driver.node_pools import Policy, PoolId
 from tonnage.driver.state.allocations import Allocations
 from tonnage.driver.state.contents import ForeignContents
@@ -40,6 +40,22 @@ from tonnage.errors import TonnageError
 from tonnage.faults import Fault, FaultFile
 from tonnage.keyed import KeyedLocks
 from tonnage.private_files import NotOurs
+
+
+class StatusError(TonnageError):
+    """A refused call, with the CSI specification's code; the interceptor turns it into the answer."""
+
+    def __init__(self, code: Code, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+invalid_argument = partial(StatusError, Code.INVALID_ARGUMENT)
+not_found = partial(StatusError, Code.NOT_FOUND)
+already_exists = partial(StatusError, Code.ALREADY_EXISTS)
+failed_precondition = partial(StatusError, Code.FAILED_PRECONDITION)
+resource_exhausted = partial(StatusError, Code.RESOURCE_EXHAUSTED)
+out_of_range = partial(StatusError, Code.OUT_OF_RANGE)
 
 
 class InjectedFaults:

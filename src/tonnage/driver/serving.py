@@ -27,9 +27,8 @@ from tonnage.csi import csi_pb2 as csi
 from tonnage.csi import csi_pb2_grpc as rpc
 from tonnage.csi.errors import Code
 from tonnage.csi.server import Register, served
-from tonnage.driver.core import Core
+from tonnage.driver.core import Core, StatusError
 from tonnage.driver.driver import Driver
-from tonnage.driver.errors import StatusError
 from tonnage.driver.services.controller import ControllerService
 from tonnage.driver.services.node import NodeService
 from tonnage.driver.volumes.parameters import groups_within, nodes_within

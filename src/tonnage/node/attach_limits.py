@@ -19,9 +19,8 @@ from tonnage import logs
 from tonnage.backoff import exponential_s, jittered, remaining_s
 from tonnage.clock import Clock, within
 from tonnage.errors import Invalid, TonnageError
-from tonnage.node.context import NodeContext, NodePart
+from tonnage.node.context import NodeContext, NodePart, Trigger
 from tonnage.node.drivers import Drivers, InstalledDriver
-from tonnage.node.metrics import Trigger
 from tonnage.objects.storage_v1 import CSIDriver
 
 FIRST_S: Final = 1.0

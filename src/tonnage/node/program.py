@@ -21,9 +21,8 @@ from tonnage.client.written_objects import MutationCache
 from tonnage.clock import within
 from tonnage.faults import FaultFile
 from tonnage.node.attach_limits import AttachLimitUpdater
-from tonnage.node.context import NodeCaches, NodeContext, NodeFaults, NodePart, PodIndex
+from tonnage.node.context import NodeCaches, NodeContext, NodeFaults, NodeMetrics, NodePart, PodIndex
 from tonnage.node.drivers import Drivers
-from tonnage.node.metrics import NodeMetrics
 from tonnage.node.mounts.mounter import Mounter
 from tonnage.node.pods.worker import STAGED, PodWorker
 from tonnage.node.registration import Registration

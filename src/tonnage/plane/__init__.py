@@ -5,6 +5,6 @@
                                   └─ each started again when it ends before its time
 
 `cluster` starts and stops everything in order; `supervisor` keeps the programs running; `forkserver` starts processes
-without loading Python each time; `settings` has a cluster's settings, command lines and ports; `identities` the
-programs' accounts; `bootstrap` the first objects; `status` shows a cluster's state from outside.
+without loading Python each time; `settings` has a cluster's settings, command lines and ports; `bootstrap` the first
+objects and the programs' accounts; `status` shows a cluster's state from outside.
 """

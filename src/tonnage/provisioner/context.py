@@ -43,6 +43,10 @@ class NodeDeployment:
     max_delay_s: float = 60.0
 
 
+class InvalidClaim(TonnageError):
+    """A claim for which no volume can be created as it is."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvisionerOptions:
     volume_name_prefix: str = "pvc"
@@ -67,6 +71,15 @@ class ProvisionerOptions:
     volume_attributes_class: bool = True
     """The gate VolumeAttributesClass."""
     node_deployment: NodeDeployment | None = None
+
+    def volume_name(self, uid: str) -> str:
+        """`pvc-<uid>`; with a length, the uid without dashes and cut. Raises InvalidClaim."""
+        if not self.volume_name_prefix:
+            raise InvalidClaim("volume name prefix cannot be of length 0")
+        if not uid:
+            raise InvalidClaim("corrupted PVC object, it is missing UID")
+        length = self.volume_name_uuid_length
+        return f"{self.volume_name_prefix}-{uid if length == -1 else uid.replace('-', '')[:length]}"
 
 
 class NoRefresher:

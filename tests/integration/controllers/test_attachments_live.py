@@ -15,7 +15,7 @@ from storage_harness import DRIVER, StorageHarness, storage_harness
 from support.eventually import eventually_async
 from tonnage.client.informers import Informers
 from tonnage.controllers.controller_context import ControllerManagerConfiguration
-from tonnage.controllers.volumes import volumes_on_nodes
+from tonnage.controllers.volumes import attach_detach
 from tonnage.controllers.volumes.attach_detach import AttachDetachController
 from tonnage.controllers.volumes.persistent_volume_binder import PersistentVolumeBinder
 from tonnage.csi import csi_pb2 as csi
@@ -452,7 +452,7 @@ async def test_a_volume_that_was_not_listed_yet_is_detached_all_the_same(
     harness: StorageHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Attachments are listed together, after a while; what a node uses is asked before a detach in any case."""
-    monkeypatch.setattr(volumes_on_nodes, "_TOGETHER_S", 3600.0)
+    monkeypatch.setattr(attach_detach, "_TOGETHER_S", 3600.0)
     await harness.bound("pv", "data")
     async with harness.driver() as driver, harness.attaching(AttachDetachController):
         await harness.pod("db-0", "data", on="node-1")

@@ -21,8 +21,7 @@ from tonnage.client.recorder import Recorder
 from tonnage.clock import VirtualClock, rfc3339
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.nodes.node_lifecycle import NodeLifecycleController
-from tonnage.controllers.nodes.pod_garbage_collector import PodGCController
-from tonnage.controllers.nodes.taint_eviction import TaintEvictionController
+from tonnage.controllers.nodes.pod_deletion import PodGCController, TaintEvictionController
 from tonnage.errors import NotFound
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.document import Doc

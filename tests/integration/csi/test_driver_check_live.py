@@ -21,8 +21,8 @@ from tonnage.csi import csi_pb2 as csi
 from tonnage.csi import csi_pb2_grpc as rpc
 from tonnage.csi.errors import Code, CsiError
 from tonnage.csi.server import served
+from tonnage.driver.core import StatusError
 from tonnage.driver.driver import Driver, RebuildHooks
-from tonnage.driver.errors import StatusError
 from tonnage.driver.node_pools import POLICIES
 from tonnage.driver.services.controller import ControllerService
 from tonnage.driver.services.node import NodeService

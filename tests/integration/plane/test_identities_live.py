@@ -18,7 +18,7 @@ from tonnage.client.http import Client
 from tonnage.clock import SystemClock
 from tonnage.errors import Forbidden, Unauthorized
 from tonnage.objects.core_v1 import Node, Secret
-from tonnage.plane.identities import Identities
+from tonnage.plane.bootstrap import Identities
 
 COMMANDS = {"scheduler": ["--no-leader-elect"], "csi-driver": ["--rebuild"]}
 WHOAMI = "/apis/authentication.k8s.io/v1/selfsubjectreviews"

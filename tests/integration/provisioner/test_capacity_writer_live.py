@@ -15,8 +15,8 @@ from tonnage.client.throttle import TokenBucket
 from tonnage.clock import VirtualClock
 from tonnage.errors import Conflict
 from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.provisioner.capacity.controller import CapacityWriter, PublishedCapacities
 from tonnage.provisioner.capacity.objects import ReportedCapacity, Segment, WorkItem
-from tonnage.provisioner.capacity.writer import CapacityWriter, PublishedCapacities
 
 GI = 1 << 30
 QUESTION = WorkItem("pools", Segment.of({"node": "node-1"}))

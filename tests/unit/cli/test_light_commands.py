@@ -18,7 +18,7 @@ HEAVY = ("numpy", "aiohttp", "grpc", "google.protobuf", "cryptography", "rich", 
 NETWORK = ("aiohttp", "grpc", "google.protobuf", "cryptography", "sqlite3", "prometheus_client")
 LARGE = (
     *("tonnage.documents", "tonnage.scheduling.engine", "tonnage.scheduling.plugins", "tonnage.apiserver.server"),
-    *("tonnage.client.http", "tonnage.controllers.registry", "tonnage.plane.cluster"),
+    *("tonnage.client.http", "tonnage.controllers.program", "tonnage.plane.cluster"),
 )
 _RUN = """
 import json, sys

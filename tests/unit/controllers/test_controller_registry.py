@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.controllers.registry import CONTROLLERS, UnknownController, enabled_controllers
+from tonnage.controllers.program import CONTROLLERS, UnknownController, enabled_controllers
 
 ALL = {each.name for each in CONTROLLERS}
 

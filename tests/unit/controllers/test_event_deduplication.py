@@ -44,4 +44,4 @@ def test_what_may_be_recorded_again_is_forgotten() -> None:
         deduplicating.event(claim("c0"), "Normal", "Waiting", "Binding", "a")
         clock.advance(1.0)
     assert len(recorder.notes) == 500 + 8  # the first claim's once a minute
-    assert len(deduplicating._recorded_at_s) <= 61
+    assert len(deduplicating.recorded_at_s) <= 61

@@ -9,8 +9,8 @@ import pytest
 from support.driver_builders import controller, create, driver_at, node_service, publish
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import Code
+from tonnage.driver.core import StatusError
 from tonnage.driver.driver import Driver
-from tonnage.driver.errors import StatusError
 from tonnage.faults import Fault, FaultFile
 
 GI = 1 << 30

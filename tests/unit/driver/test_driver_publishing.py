@@ -22,8 +22,8 @@ from support.driver_builders import (
 )
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import Code
+from tonnage.driver.core import StatusError
 from tonnage.driver.driver import Driver
-from tonnage.driver.errors import StatusError
 from tonnage.driver.volumes.parameters import topology_of
 
 GI = 1 << 30

@@ -19,8 +19,8 @@ from support.driver_builders import (
 )
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import Code
+from tonnage.driver.core import StatusError
 from tonnage.driver.driver import Driver, RebuildHooks
-from tonnage.driver.errors import StatusError
 
 GI = 1 << 30
 NODES = ("node-1", "node-2")

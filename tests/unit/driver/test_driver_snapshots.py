@@ -11,7 +11,7 @@ from support.driver_builders import as_blocks, controller, create, driver_at
 from tonnage.clock import VirtualClock
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import Code
-from tonnage.driver.errors import StatusError
+from tonnage.driver.core import StatusError
 from tonnage.driver.services.controller import ControllerService
 
 GI = 1 << 30

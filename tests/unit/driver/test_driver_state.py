@@ -16,7 +16,7 @@ from support.driver_builders import (
     stage,
 )
 from tonnage.csi import csi_pb2 as csi
-from tonnage.driver.errors import StatusError
+from tonnage.driver.core import StatusError
 from tonnage.driver.state.records import StateFolderError, volume_id_of
 
 GI = 1 << 30

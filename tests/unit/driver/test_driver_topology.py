@@ -6,7 +6,7 @@ import pytest
 
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import Code
-from tonnage.driver.errors import StatusError
+from tonnage.driver.core import StatusError
 from tonnage.driver.volumes.parameters import (
     Parameters,
     admits,

@@ -20,7 +20,7 @@ from support.driver_builders import (
 )
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import Code
-from tonnage.driver.errors import StatusError
+from tonnage.driver.core import StatusError
 from tonnage.driver.volumes.parameters import topology_of
 
 GI, MI = 1 << 30, 1 << 20

@@ -10,7 +10,7 @@ import pytest
 
 from tonnage.client.config import kubeconfig
 from tonnage.objects.texts.yaml_writer import write_yaml
-from tonnage.plane.identities import (
+from tonnage.plane.bootstrap import (
     LIFETIME_S,
     RENEW_AFTER,
     Token,

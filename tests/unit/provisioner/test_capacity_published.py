@@ -6,8 +6,8 @@ from typing import Any
 
 from tonnage.client.cache import Cache
 from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.provisioner.capacity.controller import PublishedCapacities
 from tonnage.provisioner.capacity.objects import key_of
-from tonnage.provisioner.capacity.writer import PublishedCapacities
 from tonnage.testing.storage_builders import capacity
 
 HERE = {"matchLabels": {"node": "node-1"}}

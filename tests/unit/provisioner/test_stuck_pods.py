@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
-from tonnage.provisioner.volumes.rescheduling import StuckPod, stuck_message, stuck_pod
+from tonnage.provisioner.volumes.claims import StuckPod, stuck_message, stuck_pod
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import claim, pod_with, volume
 

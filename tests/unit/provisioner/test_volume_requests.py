@@ -17,9 +17,9 @@ from tonnage.csi.driver_capabilities import (
 from tonnage.objects.codec import convert, to_doc
 from tonnage.objects.core_v1 import PersistentVolumeClaim
 from tonnage.objects.storage_v1 import StorageClass
-from tonnage.provisioner.context import ProvisionerOptions
+from tonnage.provisioner.context import InvalidClaim, ProvisionerOptions
 from tonnage.provisioner.driver_probe import missing_capability
-from tonnage.provisioner.volumes.create_volume import InvalidClaim, persistent_volume, prepared, volume_name
+from tonnage.provisioner.volumes.create_volume import persistent_volume, prepared
 from tonnage.testing.storage_builders import DRIVER, claim, storage_class
 
 Mode = csi.VolumeCapability.AccessMode
@@ -44,14 +44,14 @@ def made(asking: PersistentVolumeClaim, found: StorageClass, answer: csi.Volume,
 
 @pytest.mark.parametrize(("length", "name"), [(-1, f"pvc-{UID}"), (8, "pvc-6d9b6d2e"), (0, "pvc-")])
 def test_a_volume_is_named_by_its_claims_uid(length: int, name: str) -> None:
-    assert volume_name("pvc", UID, length) == name
+    assert ProvisionerOptions(volume_name_uuid_length=length).volume_name(UID) == name
 
 
 def test_a_name_needs_a_prefix_and_a_uid() -> None:
     with pytest.raises(InvalidClaim, match="volume name prefix cannot be of length 0"):
-        volume_name("", UID, -1)
+        ProvisionerOptions(volume_name_prefix="").volume_name(UID)
     with pytest.raises(InvalidClaim, match="corrupted PVC object, it is missing UID"):
-        volume_name("pvc", "", -1)
+        ProvisionerOptions().volume_name("")
 
 
 def test_access_modes_that_csi_does_not_have_are_the_claims_mistake() -> None:

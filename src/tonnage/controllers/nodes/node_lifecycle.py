@@ -2,7 +2,7 @@
 
      lease and heartbeats ──► none for --node-monitor-grace-period? ──► conditions Unknown, pods not ready
               conditions ──► NoSchedule taints, at once            (and `unschedulable` while cordoned)
-                   Ready ──► NoExecute taint, as fast as the zone allows ──► `taint_eviction` evicts pods
+                   Ready ──► NoExecute taint, as fast as the zone allows ──► `pod_deletion` evicts pods
 
 The time of a node's last heartbeat is kept in memory, so every node gets a full grace period after a restart.
 """

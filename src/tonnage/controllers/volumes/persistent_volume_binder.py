@@ -30,7 +30,7 @@ from tonnage.controllers.controller_context import (
     QueueController,
     claim_of_volume,
 )
-from tonnage.controllers.volumes.volumes_on_nodes import is_pod_terminated
+from tonnage.controllers.volumes.attach_detach import is_pod_terminated
 from tonnage.documents.kinds.storage.storage_class import default_class_for
 from tonnage.errors import TonnageError
 from tonnage.objects.codec import to_doc

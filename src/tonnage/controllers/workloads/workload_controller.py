@@ -9,9 +9,9 @@ so it waits until its cache shows all of its `Expectations`. Mirrors controller_
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from tonnage import logs
 from tonnage.behaviour.workloads.pod_states import RejectedPods, ready_since, with_ready_since
@@ -53,49 +53,31 @@ def _index_key(found: Object) -> tuple[str]:
     return (f"{found.namespace}/" if controller is None else controller.uid,)  # a uid has no slash
 
 
-class ClaimedObjects(NamedTuple, Generic[T]):
-    """An owner's objects, and the objects to adopt and to release."""
-
-    owned: list[T]
-    adopt: list[T]
-    release: list[T]
-
-
-def classify(owner: Object, objects: Iterable[T], matches: Callable[[T], bool]) -> ClaimedObjects[T]:
-    """Sort an owner's objects and the orphans of its namespace. Mirrors BaseControllerRefManager.ClaimObject."""
-    sorted_out: ClaimedObjects[T] = ClaimedObjects([], [], [])
-    for found in objects:
-        controller = found.metadata.controller
-        if controller is None:
-            is_living = not owner.metadata.is_terminating and not found.metadata.is_terminating
-            if is_living and found.namespace == owner.namespace and matches(found):
-                sorted_out.adopt.append(found)
-        elif controller.uid == owner.uid:
-            if matches(found):
-                sorted_out.owned.append(found)
-            elif not owner.metadata.is_terminating:
-                sorted_out.release.append(found)
-    return sorted_out
-
-
 async def claim_objects(
     client: Client, owner: Object, index: ControllerRefIndex[T], matches: Callable[[T], bool], *, finalizer: str = ""
 ) -> list[T]:
     """Adopt and release, then return the owner's objects. Adoption adds `finalizer`, release removes it.
 
-    Raises Conflict when the owner is being deleted or is another; objects not patched are tried next time.
+    Raises Conflict when the owner is being deleted or is another; objects not patched are tried next time. Mirrors
+    BaseControllerRefManager.ClaimObject.
     """
-    claimed_objects = classify(owner, [*index.of(owner.uid), *index.orphans(owner.namespace)], matches)
-    for each in claimed_objects.release:
-        await _release(client, owner, each, finalizer)
-    if not claimed_objects.adopt:
-        return claimed_objects.owned
+    is_going = owner.metadata.is_terminating
+    owned: list[T] = []
+    for found in index.of(owner.uid):
+        if matches(found):
+            owned.append(found)
+        elif not is_going:
+            await _release(client, owner, found, finalizer)
+    orphans = () if is_going else index.orphans(owner.namespace)
+    adoptable = [found for found in orphans if not found.metadata.is_terminating and matches(found)]
+    if not adoptable:
+        return owned
     fresh = await client.get(type(owner), owner.key)
     if fresh.uid != owner.uid or fresh.metadata.is_terminating:
         kind = codec.resource_of(type(owner)).kind
         raise Conflict(f"{kind} {owner.key} does not adopt: it has just been deleted", name=owner.name, uid=owner.uid)
-    adopted = [await _adopt(client, owner, each, finalizer) for each in claimed_objects.adopt]
-    return [*claimed_objects.owned, *(each for each in adopted if each is not None)]
+    adopted = [await _adopt(client, owner, orphan, finalizer) for orphan in adoptable]
+    return [*owned, *(found for found in adopted if found is not None)]
 
 
 async def _adopt(client: Client, owner: Object, found: T, finalizer: str) -> T | None:

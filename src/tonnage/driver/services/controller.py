@@ -9,8 +9,8 @@ from google.protobuf.wrappers_pb2 import Int64Value
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi import csi_pb2_grpc as rpc
 from tonnage.csi.client import POOL_IDS_METADATA
+from tonnage.driver.core import StatusError, invalid_argument, not_found
 from tonnage.driver.driver import Driver
-from tonnage.driver.errors import StatusError, invalid_argument, not_found
 from tonnage.driver.services import messages
 from tonnage.driver.services.messages import required
 from tonnage.driver.state.records import Publication, VolumeOrigin, VolumeRecord

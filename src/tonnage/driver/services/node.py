@@ -8,8 +8,8 @@ from typing import Final
 
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi import csi_pb2_grpc as rpc
+from tonnage.driver.core import failed_precondition, out_of_range
 from tonnage.driver.driver import Driver
-from tonnage.driver.errors import failed_precondition, out_of_range
 from tonnage.driver.services import messages
 from tonnage.driver.services.messages import required
 from tonnage.driver.state import contents

@@ -13,16 +13,17 @@ from dataclasses import dataclass, field
 import msgspec
 
 from tonnage.csi import csi_pb2 as csi
-from tonnage.driver.core import Core, refused
-from tonnage.driver.errors import (
+from tonnage.driver.core import (
+    Core,
     already_exists,
     failed_precondition,
     invalid_argument,
     not_found,
     out_of_range,
+    refused,
     resource_exhausted,
 )
-from tonnage.driver.node_pools import PoolId, choose, largest_bytes
+from tonnage.driver.node_pools import PoolId
 from tonnage.driver.state import contents
 from tonnage.driver.state.records import (
     AccessType,
@@ -41,7 +42,7 @@ from tonnage.driver.volumes.parameters import (
     read_parameters,
     volume_bytes,
 )
-from tonnage.driver.volumes.publish import Rebuilder
+from tonnage.driver.volumes.publish import Rebuilder, choose_pool, most_bytes
 from tonnage.objects.size_rules import taken_by, volume_size
 
 
@@ -172,16 +173,10 @@ class Volumes:
         if not groups:
             raise resource_exhausted("no node of this driver lies within the accessibility requirements")
         for group in groups:
-            room = {node: core.faults.allocatable_bytes(node) for node in group}
-            policy = parameters.policy or core.settings.policy
-            kept_bytes = int(parameters.sizes.is_strict)
-            place = choose(
-                room, size_bytes, policy=policy, rng=core.rng, numbers=parameters.pools, kept_bytes=kept_bytes
-            )
-            if place is not None:
+            if (place := choose_pool(core, group, size_bytes, parameters)) is not None:
                 return place
         nodes = [node for group in groups for node in group]
-        most = largest_bytes({node: core.faults.allocatable_bytes(node) for node in nodes}, parameters.pools)
+        most = most_bytes(core, nodes, parameters)
         of = ", ".join(nodes) if len(nodes) <= 3 else f"{len(nodes)} nodes"
         raise resource_exhausted(
             f"no pool of {of} has room for {in_words(size_bytes)}: the most that one has free is {in_words(most)}"

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -24,13 +24,29 @@ import msgspec
 from tonnage import logs
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import Code
-from tonnage.driver.core import Core
-from tonnage.driver.errors import StatusError, already_exists, failed_precondition, invalid_argument, not_found
-from tonnage.driver.node_pools import choose, largest_bytes
+from tonnage.driver.core import Core, StatusError, already_exists, failed_precondition, invalid_argument, not_found
+from tonnage.driver.node_pools import PoolId, choose, largest_bytes
 from tonnage.driver.state.records import Capability, Publication, Staging, Target, VolumeRecord
-from tonnage.driver.volumes.parameters import in_words, read_parameters
+from tonnage.driver.volumes.parameters import Parameters, in_words, read_parameters
 
 _log = logs.logger(__name__)
+
+
+def choose_pool(core: Core, nodes: Iterable[str], size_bytes: int, parameters: Parameters) -> PoolId | None:
+    """The pool on these nodes for a volume of this size, by its class's policy or the driver's; None if none fits."""
+    return choose(
+        {node: core.faults.allocatable_bytes(node) for node in nodes},
+        size_bytes,
+        policy=parameters.policy or core.settings.policy,
+        rng=core.rng,
+        numbers=parameters.pools,
+        kept_bytes=int(parameters.sizes.is_strict),
+    )
+
+
+def most_bytes(core: Core, nodes: Iterable[str], parameters: Parameters) -> int:
+    """The most that one pool of these nodes has free for such volumes."""
+    return largest_bytes({node: core.faults.allocatable_bytes(node) for node in nodes}, parameters.pools)
 
 
 class Rebuilder:
@@ -74,18 +90,13 @@ class Rebuilder:
             return record
         core, old = self._core, self._core.folder.contents_of(record)
         parameters = read_parameters(record.parameters)
-        room = {to_node: core.faults.allocatable_bytes(to_node)}
-        policy = parameters.policy or core.settings.policy
-        kept_bytes = int(parameters.sizes.is_strict)
-        place = choose(
-            room, record.size_bytes, policy=policy, rng=core.rng, numbers=parameters.pools, kept_bytes=kept_bytes
-        )
+        place = choose_pool(core, [to_node], record.size_bytes, parameters)
         if place is None:
             core.hooks.on_refused(record.volume_id, to_node)
             raise failed_precondition(
                 f"volume {record.volume_id} cannot be rebuilt on {to_node}: no pool has room for "
                 f"{in_words(record.size_bytes)}, the most that one has free is "
-                f"{in_words(largest_bytes(room, parameters.pools))}"
+                f"{in_words(most_bytes(core, [to_node], parameters))}"
             )
         gone = frozenset(node for node in record.users if core.is_gone(node))
         moved = msgspec.structs.replace(record.without_users(gone), node=place.node, pool=place.pool)

@@ -312,23 +312,16 @@ def new_object(
     owner: OwnerReference | None,
     is_dropped: bool,
 ) -> CSIStorageCapacity:
-    """A new object. `is_dropped`: the server is known to drop the field of pools."""
-    return CSIStorageCapacity(
-        metadata=StampedMeta(
-            generate_name=NAME_PREFIX,
-            namespace=namespace,
-            labels=labels,
-            annotations=_annotations(reported, is_dropped=is_dropped),
-            owner_references=(owner,) if owner is not None else (),
-        ),
+    """A new object: an empty one, with what `patch_for` adds to it."""
+    empty = CSIStorageCapacity(
+        metadata=StampedMeta(generate_name=NAME_PREFIX, namespace=namespace, labels=labels),
         storage_class_name=item.storage_class,
         node_topology=LabelSelector(match_labels=item.segment.labels),
-        capacity=Quantity.from_bytes(reported.capacity_bytes),
-        maximum_volume_size=None if reported.maximum_bytes is None else Quantity.from_bytes(reported.maximum_bytes),
-        available_capacities=tuple(map(Quantity.from_bytes, reported.pools))
-        if reported.adds_pools and not is_dropped
-        else (),
     )
+    patch = patch_for(empty, reported, owner=owner, is_dropped=is_dropped)
+    doc: Doc = codec.to_doc(empty)
+    metadata = {**doc["metadata"], **patch.get("metadata", {})}
+    return codec.convert(CSIStorageCapacity, {**doc, **patch, "metadata": metadata})
 
 
 def patch_for(
@@ -380,20 +373,6 @@ def patch_for(
         others = (each for each in found.metadata.owner_references if not each.controller and each.uid != owner.uid)
         metadata["ownerReferences"] = [codec.to_doc(each) for each in (*others, owner)]
     return {**patch, "metadata": metadata} if metadata else patch
-
-
-def _annotations(reported: ReportedCapacity, *, is_dropped: bool) -> dict[str, str]:
-    found = {}
-    if reported.pools and reported.adds_pools and is_dropped:
-        found[AVAILABLE_CAPACITIES] = ",".join(map(_text, reported.pools))
-    if reported.ids:
-        found[POOL_IDS] = ",".join(reported.ids)
-    claims, until = reported.included
-    if claims:
-        found[INCLUDED_CLAIMS] = ",".join(claims)
-    if until is not None:
-        found[INCLUDED_UNTIL] = rfc3339(until)
-    return found
 
 
 def _text(number: int) -> str:

@@ -38,7 +38,7 @@ from tonnage.objects.core_v1 import (
 )
 from tonnage.objects.meta import ObjectMeta
 from tonnage.objects.storage_v1 import StorageClass
-from tonnage.provisioner.context import ProvisionerContext, ProvisionerOptions, ProvisionerPart
+from tonnage.provisioner.context import InvalidClaim, ProvisionerContext, ProvisionerOptions, ProvisionerPart
 from tonnage.provisioner.volumes import parameters, topology
 from tonnage.provisioner.volumes.parameters import SecretKind
 from tonnage.quantity import Quantity
@@ -50,10 +50,6 @@ DELETION_SECRET_NAME: Final = "volume.kubernetes.io/provisioner-deletion-secret-
 DELETION_SECRET_NAMESPACE: Final = "volume.kubernetes.io/provisioner-deletion-secret-namespace"
 MODIFY_SECRET_NAME: Final = "volume.kubernetes.io/controller-modify-secret-name"
 MODIFY_SECRET_NAMESPACE: Final = "volume.kubernetes.io/controller-modify-secret-namespace"
-
-
-class InvalidClaim(TonnageError):
-    """A claim for which no volume can be created as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +68,6 @@ class Prepared:
     @property
     def name(self) -> str:
         return self.request.name
-
-
-def volume_name(prefix: str, uid: str, uuid_length: int) -> str:
-    """`pvc-<uid>`; with a length, the uid without dashes and cut. Raises InvalidClaim."""
-    if not prefix:
-        raise InvalidClaim("volume name prefix cannot be of length 0")
-    if not uid:
-        raise InvalidClaim("corrupted PVC object, it is missing UID")
-    return f"{prefix}-{uid}" if uuid_length == -1 else f"{prefix}-{uid.replace('-', '')[:uuid_length]}"
 
 
 def capability(
@@ -108,7 +95,7 @@ def prepared(
     """The request for a claim, without the secrets' values. Raises InvalidClaim or InvalidParameters."""
     if claim.spec.selector is not None:
         raise InvalidClaim("claim Selector is not supported")
-    name = volume_name(options.volume_name_prefix, claim.uid, options.volume_name_uuid_length)
+    name = options.volume_name(claim.uid)
     given = storage_class.parameters
     fstype = parameters.fstype_of(given, options.default_fstype)
     # One capability per access mode of the claim, as upstream: the driver must accept all of them.

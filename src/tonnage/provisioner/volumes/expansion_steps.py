@@ -13,7 +13,7 @@ A size in doubt is finished before another is begun. Mirrors external-resizer's 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -94,23 +94,23 @@ def is_infeasible(code: Code) -> bool:
 def begun(claim: PersistentVolumeClaim, size: Quantity, now: datetime) -> Doc:
     """The patch before the driver is asked for this size; empty if it is already written."""
     is_same = claim.status.allocated_resources.get("storage") == size
-    status: Doc = {"conditions": _merged(claim, [_condition(RESIZING, now)], keeps_old=is_same)}
+    status: Doc = {"conditions": _merged(claim, [condition(RESIZING, now)], keeps_old=is_same)}
     if not is_same:
         status["allocatedResources"] = {"storage": str(size)}
         status["allocatedResourceStatuses"] = {"storage": CONTROLLER_IN_PROGRESS}
-    elif any(condition.type == RESIZING and condition.is_true for condition in claim.status.conditions):
+    elif any(each.type == RESIZING and each.is_true for each in claim.status.conditions):
         return {}
-    return _patch(claim, status, {NODE_EXPANSION_NOT_REQUIRED: None})
+    return status_patch(claim, status, {NODE_EXPANSION_NOT_REQUIRED: None})
 
 
 def left_to_node(claim: PersistentVolumeClaim, now: datetime) -> Doc:
     """The patch after the controller's part: the node has to do its own."""
-    condition = _condition(FS_PENDING, now, _WAITING_FOR_NODE)
+    told = condition(FS_PENDING, now, _WAITING_FOR_NODE)
     status = {
-        "conditions": _merged(claim, [condition], keeps_old=True),
+        "conditions": _merged(claim, [told], keeps_old=True),
         "allocatedResourceStatuses": {"storage": NODE_PENDING},
     }
-    return _patch(claim, status, {NODE_EXPANSION_NOT_REQUIRED: None})
+    return status_patch(claim, status, {NODE_EXPANSION_NOT_REQUIRED: None})
 
 
 def finished(claim: PersistentVolumeClaim, size: Quantity) -> Doc:
@@ -120,15 +120,15 @@ def finished(claim: PersistentVolumeClaim, size: Quantity) -> Doc:
         "conditions": _merged(claim, [], keeps_old=False),
         "allocatedResourceStatuses": {"storage": None},
     }
-    return _patch(claim, status, {NODE_EXPANSION_NOT_REQUIRED: "true"})
+    return status_patch(claim, status, {NODE_EXPANSION_NOT_REQUIRED: "true"})
 
 
-def refused(claim: PersistentVolumeClaim, told: str, now: datetime, *, infeasible: bool) -> Doc:
-    condition = _condition(CONTROLLER_ERROR, now, f"failed to expand pvc with {told}")
-    status: Doc = {"conditions": _merged(claim, [condition], keeps_old=True)}
+def refused(claim: PersistentVolumeClaim, why: str, now: datetime, *, infeasible: bool) -> Doc:
+    told = condition(CONTROLLER_ERROR, now, f"failed to expand pvc with {why}")
+    status: Doc = {"conditions": _merged(claim, [told], keeps_old=True)}
     if infeasible:
         status["allocatedResourceStatuses"] = {"storage": CONTROLLER_INFEASIBLE}
-    return _patch(claim, status, {})
+    return status_patch(claim, status, {})
 
 
 def grown(volume: PersistentVolume, size: Quantity, before: Quantity | None, *, by_node: bool) -> Doc:
@@ -146,14 +146,14 @@ def is_node_done(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool
     return is_marked and has is not None and size is not None and has >= size
 
 
-def _patch(claim: PersistentVolumeClaim, status: Doc, annotations: dict[str, str | None]) -> Doc:
+def status_patch(claim: PersistentVolumeClaim, status: Doc, annotations: Mapping[str, str | None]) -> Doc:
     metadata: Doc = {"resourceVersion": claim.metadata.resource_version}
     if changed := {key: value for key, value in annotations.items() if claim.metadata.annotations.get(key) != value}:
         metadata["annotations"] = changed
     return {"metadata": metadata, "status": status}
 
 
-def _condition(type: str, now: datetime, message: str = "") -> Doc:
+def condition(type: str, now: datetime, message: str = "") -> Doc:
     found = {"type": type, "status": "True", "lastTransitionTime": rfc3339(now)}
     return {**found, "message": message} if message else found
 
@@ -162,9 +162,9 @@ def _merged(claim: PersistentVolumeClaim, new: Iterable[Doc], *, keeps_old: bool
     """The claim's conditions, with `new` replacing equal types; other resize conditions go unless `keeps_old`."""
     wanted: dict[str, Any] = {each["type"]: each for each in new}
     merged: list[Doc] = []
-    for condition in claim.status.conditions:
-        if condition.type in wanted:
-            merged.append(wanted.pop(condition.type))
-        elif keeps_old or condition.type not in RESIZE_CONDITIONS:
-            merged.append(to_doc(condition))
+    for known in claim.status.conditions:
+        if known.type in wanted:
+            merged.append(wanted.pop(known.type))
+        elif keeps_old or known.type not in RESIZE_CONDITIONS:
+            merged.append(to_doc(known))
     return [*merged, *wanted.values()]

@@ -7,21 +7,27 @@ nothing. A claim that is being cloned gets a finalizer.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from tonnage.client.written_objects import add_finalizer
 from tonnage.csi import csi_pb2 as csi
 from tonnage.errors import ApiError, TonnageError
 from tonnage.objects import codec
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.core_v1.volume import TypedLocalObjectReference, TypedObjectReference
 from tonnage.objects.decode_errors import Unreadable
 from tonnage.objects.document import Doc, dig
 from tonnage.objects.storage_v1 import CSINode, StorageClass, VolumeAttributesClass
-from tonnage.provisioner.context import ProvisionerContext, ProvisionerPart, SecretUnavailable, read_secret
+from tonnage.provisioner.context import (
+    InvalidClaim,
+    ProvisionerContext,
+    ProvisionerPart,
+    SecretUnavailable,
+    read_secret,
+)
 from tonnage.provisioner.driver_probe import missing_capability
 from tonnage.provisioner.volumes import topology
 from tonnage.provisioner.volumes.create_volume import (
-    InvalidClaim,
     NotProvisioned,
     Prepared,
     ProvisioningState,
@@ -44,27 +50,20 @@ class NoSource(TonnageError):
     """The source cannot be used now, or ever."""
 
 
-class Source(NamedTuple):
-    """The claim's data source, in its own namespace."""
-
-    kind: str
-    name: str
-    api_group: str
+Source = TypedLocalObjectReference | TypedObjectReference
 
 
 def source_of(claim: PersistentVolumeClaim) -> Source | None:
     """The source by either of its two names; None for an empty volume. Raises NotProvisioned for another namespace."""
-    said, referred = claim.spec.data_source, claim.spec.data_source_ref
-    if said is not None:
-        return Source(said.kind, said.name, said.api_group)
-    if referred is None:
-        return None
+    referred = claim.spec.data_source_ref
+    if claim.spec.data_source is not None or referred is None:
+        return claim.spec.data_source
     if referred.namespace and referred.namespace != claim.namespace:
         raise NotProvisioned(
             "dataSourceRef namespace specified but the CrossNamespaceVolumeDataSource feature is disabled",
             ProvisioningState.FINISHED,
         )
-    return Source(referred.kind, referred.name, referred.api_group)
+    return referred
 
 
 def check_kind(claim: PersistentVolumeClaim, source: Source) -> None:

@@ -22,10 +22,10 @@ from tonnage.csi.errors import CsiError, error_text
 from tonnage.errors import AlreadyExists, Conflict, NotFound, TonnageError
 from tonnage.objects.core_v1 import SELECTED_NODE, PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.storage_v1 import StorageClass
-from tonnage.provisioner.context import NodeDeployment, ProvisionerContext, ProvisionerPart
+from tonnage.provisioner.context import InvalidClaim, NodeDeployment, ProvisionerContext, ProvisionerPart
 from tonnage.provisioner.volumes import claims
+from tonnage.provisioner.volumes.claims import Rescheduling
 from tonnage.provisioner.volumes.create_volume import (
-    InvalidClaim,
     NotProvisioned,
     Prepared,
     ProvisioningState,
@@ -34,10 +34,8 @@ from tonnage.provisioner.volumes.create_volume import (
     is_out_of_room,
     is_refused_for_good,
     state_of,
-    volume_name,
 )
 from tonnage.provisioner.volumes.preparation import Preparation
-from tonnage.provisioner.volumes.rescheduling import Rescheduling
 
 
 class ClaimDecision(NamedTuple):
@@ -218,8 +216,7 @@ class ProvisionController(ProvisionerPart):
     def _has_volume(self, claim: PersistentVolumeClaim) -> bool:
         """True if the claim's volume exists, by the cache or by our own last write."""
         try:
-            options = self._options
-            name = volume_name(options.volume_name_prefix, claim.uid, options.volume_name_uuid_length)
+            name = self._options.volume_name(claim.uid)
         except InvalidClaim:
             return False
         if name in self._volumes:

@@ -18,7 +18,6 @@ from datetime import datetime
 from typing import Final
 
 from tonnage import logs
-from tonnage.clock import rfc3339
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import Code, CsiError, error_text
 from tonnage.errors import NotFound, TonnageError
@@ -28,12 +27,17 @@ from tonnage.objects.core_v1.volume import SecretReference
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import VolumeAttributesClass
-from tonnage.provisioner.context import ProvisionerContext, ProvisionerPart, SecretUnavailable, read_secret
+from tonnage.provisioner.context import (
+    InvalidClaim,
+    ProvisionerContext,
+    ProvisionerPart,
+    SecretUnavailable,
+    read_secret,
+)
 from tonnage.provisioner.volumes import expansion_steps as steps
 from tonnage.provisioner.volumes.create_volume import (
     MODIFY_SECRET_NAME,
     MODIFY_SECRET_NAMESPACE,
-    InvalidClaim,
     capability,
 )
 from tonnage.provisioner.volumes.expansion_steps import belongs_to, is_final, is_infeasible
@@ -193,12 +197,11 @@ class ExpansionController(BoundClaimController):
         _log.warning("Not expanded", claim=claim.key, volume=volume.name, error=told)
         self._refresher.refresh_volume(volume)
         self._recorder.event(claim, "Warning", "VolumeResizeFailed", "Resizing", whole)
-        is_final = isinstance(failure, CsiError) and steps.is_final(failure.code)
-        is_infeasible = isinstance(failure, CsiError) and steps.is_infeasible(failure.code)
         # The pause first: our own write wakes us at once.
         pause_s = self._pause_after(claim.key, (volume.uid, size), failure)
-        if is_final:
-            await self._write(claim, steps.refused(claim, told, self._clock.now(), infeasible=is_infeasible))
+        if isinstance(failure, CsiError) and is_final(failure.code):
+            infeasible = is_infeasible(failure.code)
+            await self._write(claim, steps.refused(claim, told, self._clock.now(), infeasible=infeasible))
         return pause_s
 
 
@@ -227,24 +230,21 @@ def progress(claim: PersistentVolumeClaim, target: str, status: str, now: dateti
     is_told = (MODIFYING in told or status != IN_PROGRESS) and (not error or told.get(MODIFY_ERROR) == error)
     if is_same and is_told:
         return {}
-    conditions = [to_doc(each) for each in claim.status.conditions if each.type not in (MODIFYING, MODIFY_ERROR)]
-    if status == IN_PROGRESS:
-        conditions.append({"type": MODIFYING, "status": "True", "lastTransitionTime": rfc3339(now)})
+    conditions = [steps.condition(MODIFYING, now)] if status == IN_PROGRESS else []
     if error:
-        at = rfc3339(now)
-        conditions.append({"type": MODIFY_ERROR, "status": "True", "message": error, "lastTransitionTime": at})
+        conditions.append(steps.condition(MODIFY_ERROR, now, error))
     changed = {"targetVolumeAttributesClassName": target, "status": status}
-    return _patch(claim, {"modifyVolumeStatus": changed, "conditions": conditions or None})
+    return _patch(claim, conditions, {"modifyVolumeStatus": changed})
 
 
 def done(claim: PersistentVolumeClaim, target: str) -> Doc:
-    conditions = [to_doc(each) for each in claim.status.conditions if each.type not in (MODIFYING, MODIFY_ERROR)]
-    status = {"currentVolumeAttributesClassName": target, "modifyVolumeStatus": None, "conditions": conditions or None}
-    return _patch(claim, status)
+    return _patch(claim, [], {"currentVolumeAttributesClassName": target, "modifyVolumeStatus": None})
 
 
-def _patch(claim: PersistentVolumeClaim, status: Doc) -> Doc:
-    return {"metadata": {"resourceVersion": claim.metadata.resource_version}, "status": status}
+def _patch(claim: PersistentVolumeClaim, conditions: list[Doc], status: Doc) -> Doc:
+    """These conditions replace those of an earlier modification; others stay."""
+    others = [to_doc(each) for each in claim.status.conditions if each.type not in (MODIFYING, MODIFY_ERROR)]
+    return steps.status_patch(claim, {**status, "conditions": [*others, *conditions] or None}, {})
 
 
 class ModificationController(BoundClaimController):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.controllers.dependency_graph import DeleteObject, DependencyGraph, Item, Keep, OwnerState, decide
+from tonnage.controllers.dependency_graph import DependencyGraph, Item, OwnerState, propagation_of
 from tonnage.objects.meta import OwnerReference
 from tonnage.objects.resources import BY_PLURAL
 
@@ -17,50 +17,28 @@ def owner(uid: str, *, kind: str = "ReplicaSet", name: str = "", blocks: bool = 
     return OwnerReference(api_version=version, kind=kind, name=name or uid, uid=uid, block_owner_deletion=blocks)
 
 
-def judged(
-    *states: OwnerState, finalizers: tuple[str, ...] = (), dependents: bool = False, circle: bool = False
-) -> Keep | DeleteObject:
-    owners = [(owner(f"{state}-{number}"), state) for number, state in enumerate(states)]
-    return decide(owners, finalizers=finalizers, has_dependents=dependents, is_in_deletion_cycle=circle)
-
-
-def test_an_item_without_owners_stays() -> None:
-    assert judged() == Keep()
-
-
 @pytest.mark.parametrize(
-    ("states", "drop"),
+    ("states", "finalizers", "dependents", "propagation"),
     [
-        ((SOLID,), ()),
-        ((SOLID, SOLID), ()),
-        ((SOLID, DANGLING), ("dangling-1",)),
-        ((WAITING, SOLID), ("waiting-0",)),  # or the owner would wait for ever
-        ((DANGLING, SOLID, WAITING), ("dangling-0", "waiting-2")),
+        ((), (), False, ""),
+        ((SOLID,), (), False, ""),
+        ((SOLID, DANGLING), (), False, ""),
+        ((DANGLING, SOLID, WAITING), (), True, ""),
+        ((DANGLING, DANGLING), (), False, "Background"),
+        # A finalizer that the object has already says how it goes.
+        ((DANGLING,), ("orphan",), False, "Orphan"),
+        ((DANGLING,), ("foregroundDeletion",), False, "Foreground"),
+        ((DANGLING,), ("example.com/other",), False, "Background"),
+        # An owner that waits takes an object with dependents into the foreground.
+        ((WAITING,), (), True, "Foreground"),
+        ((WAITING, DANGLING), ("orphan",), True, "Foreground"),
+        ((WAITING,), (), False, "Background"),
     ],
 )
-def test_one_solid_owner_keeps_it_and_the_others_are_dropped(
-    states: tuple[OwnerState, ...], drop: tuple[str, ...]
+def test_owners_and_finalizers_say_whether_and_how_an_object_goes(
+    states: tuple[OwnerState, ...], finalizers: tuple[str, ...], dependents: bool, propagation: str
 ) -> None:
-    assert judged(*states) == Keep(frozenset(drop))
-
-
-def test_without_a_solid_owner_it_goes_quietly() -> None:
-    assert judged(DANGLING, DANGLING) == DeleteObject("Background")
-
-
-def test_a_finalizer_that_it_has_already_says_how_it_goes() -> None:
-    assert judged(DANGLING, finalizers=("orphan",)) == DeleteObject("Orphan")
-    assert judged(DANGLING, finalizers=("foregroundDeletion",)) == DeleteObject("Foreground")
-    assert judged(DANGLING, finalizers=("example.com/other",)) == DeleteObject("Background")
-
-
-def test_an_owner_that_waits_takes_an_item_with_dependents_into_the_foreground() -> None:
-    assert judged(WAITING, dependents=True) == DeleteObject("Foreground")
-    assert judged(WAITING, DANGLING, dependents=True, circle=True) == DeleteObject("Foreground", unblock=True)
-
-
-def test_an_owner_that_waits_takes_an_item_without_dependents_quietly() -> None:
-    assert judged(WAITING) == DeleteObject("Background")
+    assert propagation_of(states, finalizers=finalizers, has_dependents=dependents) == propagation
 
 
 def test_only_references_that_say_so_block() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from node_builders import condition, names, node, pod, tainted
-from tonnage.controllers.nodes.pod_garbage_collector import (
+from tonnage.controllers.nodes.pod_deletion import (
     out_of_service_terminating,
     surplus_terminated,
     unscheduled_terminating,

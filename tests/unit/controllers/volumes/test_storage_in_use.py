@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tonnage.behaviour.workloads.templates import claim_for
+from tonnage.controllers.volumes.attach_detach import is_pod_terminated
 from tonnage.controllers.volumes.protection import pod_uses_claim
-from tonnage.controllers.volumes.volumes_on_nodes import is_pod_terminated
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.testing.builders import pod
 from tonnage.testing.storage_builders import claim, pod_with

@@ -10,7 +10,7 @@ from support.workload_builders import LABELS, a_pod, ago, replica_set, stateful_
 from tonnage.client.cache import Cache
 from tonnage.client.http import Client
 from tonnage.client.transport.wire import HttpResponse, Request, Stream
-from tonnage.controllers.workloads.workload_controller import ControllerRefIndex, claim_objects, classify
+from tonnage.controllers.workloads.workload_controller import ControllerRefIndex, claim_objects
 from tonnage.errors import Conflict
 from tonnage.objects.apps_v1 import StatefulSet
 from tonnage.objects.codec import encode
@@ -46,24 +46,6 @@ def test_an_index_made_late_knows_what_was_there() -> None:
     assert names(ControllerRefIndex(cache).of(WEB.uid)) == ["a"]
 
 
-def test_own_pods_that_match_stay_and_those_that_do_not_are_released() -> None:
-    pods = [a_pod("mine", of=WEB), a_pod("strayed", of=WEB, labels={}), a_pod("theirs", of=OTHER)]
-    claims = classify(WEB, pods, matches)
-    assert (names(claims.owned), names(claims.release), names(claims.adopt)) == (["mine"], ["strayed"], [])
-
-
-def test_orphans_that_match_and_stay_are_adopted() -> None:
-    pods = [a_pod("orphan"), a_pod("going", going=True), a_pod("other", labels={})]
-    claims = classify(WEB, pods, matches)
-    assert (names(claims.owned), names(claims.release), names(claims.adopt)) == ([], [], ["orphan"])
-
-
-def test_an_owner_that_is_going_neither_adopts_nor_releases() -> None:
-    going = stateful_set("web", metadata={"deletionTimestamp": ago(0)})
-    claims = classify(going, [a_pod("orphan"), a_pod("strayed", of=going, labels={}), a_pod("m", of=going)], matches)
-    assert (names(claims.owned), names(claims.release), names(claims.adopt)) == (["m"], [], [])
-
-
 class OneSet:
     """A server that knows one StatefulSet and adopts pods for it."""
 
@@ -82,6 +64,33 @@ class OneSet:
 
     async def close(self) -> None:
         pass
+
+
+async def claimed(owner: StatefulSet, *pods: Pod) -> tuple[list[str], list[str]]:
+    """The owner's pods once it has claimed them, and what was asked of the server, reads aside."""
+    cache, server = Cache(Pod), OneSet(owner)
+    owned = ControllerRefIndex(cache)
+    for pod in pods:
+        cache.put(pod)
+    found = await claim_objects(Client(server), owner, owned, matches)
+    return names(found), [each for each in server.asked if not each.startswith("GET")]
+
+
+async def test_own_pods_that_match_stay_and_those_that_do_not_are_released() -> None:
+    web = stateful_set("web")
+    pods = (a_pod("mine", of=web), a_pod("strayed", of=web, labels={}), a_pod("theirs", of=OTHER))
+    assert await claimed(web, *pods) == (["mine"], ["PATCH strayed"])
+
+
+async def test_orphans_that_match_and_stay_are_adopted() -> None:
+    pods = (a_pod("orphan"), a_pod("going", going=True), a_pod("other", labels={}))
+    assert await claimed(stateful_set("web"), *pods) == (["orphan"], ["PATCH orphan"])
+
+
+async def test_an_owner_that_is_going_neither_adopts_nor_releases() -> None:
+    going = stateful_set("web", metadata={"deletionTimestamp": ago(0)})
+    pods = (a_pod("orphan"), a_pod("strayed", of=going, labels={}), a_pod("m", of=going))
+    assert await claimed(going, *pods) == (["m"], [])
 
 
 async def test_an_owner_is_read_anew_before_it_adopts() -> None:
