@@ -42,7 +42,7 @@ async def test_a_fault_is_set_after_asking_and_ended(
     # What the command line sets is seen too.
     file.put(Fault("dead"))
     await expect(held).to_have_count(2)
-    await page.get_by_role("button", name="End dead on every node").click()
+    await page.get_by_role("button", name="End it: dead on every node").click()
     await dialog.get_by_role("button", name="End it").click()
     await expect(held).to_have_count(1)
     assert file.all() == (Fault("slow", "node-1", 2),)

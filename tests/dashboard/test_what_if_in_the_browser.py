@@ -37,7 +37,7 @@ async def test_a_drain_is_previewed_with_the_map_before_and_after(serve: Serve, 
     await expect(moves.get_by_role("row").filter(has_text="mill/db-0")).to_contain_text("data-db-0 80Gi rebuilt")
     # After: drained and cordoned, and the volume lies on mill-2.
     after, before = page.get_by_role("grid", name="after"), page.get_by_role("grid", name="before")
-    await expect(after.locator("[data-node=mill-1]")).to_have_attribute("aria-label", contains("cordoned", "drained"))
+    await expect(after.locator("[data-node=mill-1]")).to_have_accessible_name(contains("cordoned", "drained"))
     await expect(after.locator("[data-node=mill-2]")).to_contain_text("data-db-0")
     await page.get_by_role("button", name="Side by side").click()
     await expect(before.locator("[data-node=mill-1]")).to_contain_text("data-db-0")

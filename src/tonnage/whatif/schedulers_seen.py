@@ -49,6 +49,8 @@ class SchedulersSeen:
     """By name that nobody serves any more, or that pods wait for in vain: why that is known."""
     knows_leases: bool = False
     """Whether leases could be read: otherwise a name without signs may still be served."""
+    named: frozenset[str] = frozenset()
+    """Of those that serve, the ones that are schedulers for certain: any program holds a lease."""
 
     def nobody(self, name: str) -> str:
         """Why nobody schedules pods of this schedulerName; empty when somebody does, or when it is not known."""
@@ -58,7 +60,7 @@ class SchedulersSeen:
         return "" if is_seen or not self.knows_leases else self._not_seen(name)
 
     def _not_seen(self, name: str) -> str:
-        others = sorted(self.running | self.seen_at.keys())
+        others = sorted(self.named)
         told = f" ({', '.join(others)} {'is' if len(others) == 1 else 'are'})" if others else ""
         return f"no scheduler named {name} seems to run{told}"
 
@@ -90,7 +92,9 @@ def seen_in(
             held.add(name)
         else:
             ended_at[name] = max(until, ended_at.get(name, until))
-    schedulers_seen = SchedulersSeen(frozenset(held), seen_at, {}, leases is not None)
+    asked = {DEFAULT_SCHEDULER, *(pod.spec.scheduler_name for pod in pods)}
+    named = frozenset(running) | seen_at.keys() | (held & asked)
+    schedulers_seen = SchedulersSeen(frozenset(held), seen_at, {}, leases is not None, named)
     silent = {name: f"the lease of scheduler {name} ran out at {rfc3339(until)}" for name, until in ended_at.items()}
     silent = {name: why for name, why in silent.items() if ended_at[name] >= seen_at.get(name, _NEVER)}
     for pod in pods:

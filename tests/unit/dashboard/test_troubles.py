@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shlex
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from status_rig import NIGHT, StatusRig, ago, lease, not_ready, provisioning_failed
 
 from tonnage.cli import cli
@@ -279,6 +281,18 @@ async def test_what_doctor_finds_wrong_now_is_told_in_its_words():
     assert kinds.keys() == {"capacity-missing", "volume-left-behind"}
     assert kinds["capacity-missing"].headline == "Class lonely has no capacity object"
     assert kinds["volume-left-behind"].command == "kubectl describe pv pv-9"
+
+
+async def test_what_doctor_finds_is_as_old_as_the_object_that_was_wrong_from_the_start():
+    rig = StatusRig()
+    rig.put(claim("typo", class_name="none", metadata=created(900)))
+    refused = attachment("va", "pv-1", "a", error="no slot left")
+    metadata = replace(refused.metadata, creation_timestamp=NIGHT - timedelta(seconds=300))
+    rig.put(
+        replace(refused, metadata=metadata), volume("pv-1", on="a", claim="default/data"), claim("data", volume="pv-1")
+    )
+    found = {each.kind: age_s(each) for each in await rig.look()}
+    assert found == {"attach-refused": 300, "claim-of-missing-class": 900}
 
 
 async def test_what_may_not_be_read_is_named_and_nothing_is_concluded_from_it():

@@ -82,11 +82,11 @@ def scheduled(by: str, minutes: float) -> Event:
         pytest.param([asks()], [lease("other-scheduler", 0.1)], [], (), "", id="a lease of the name's scheduler"),
         pytest.param(
             [asks()],
-            [lease("kube-scheduler", 0.1)],
+            [lease("kube-scheduler", 0.1), lease("apiserver-wlv32", 0.1), lease("kube-controller-manager", 0.1)],
             [],
             (),
-            f"{NOT_SEEN} (default-scheduler, kube are)",
-            id="another's lease",
+            f"{NOT_SEEN} (default-scheduler is)",
+            id="another's lease, and leases of programs that schedule nothing",
         ),
         pytest.param(
             [asks(tried=9)],

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 from typing import Final
 
+from tonnage.dashboard.model.known_objects import KnownObjects
 from tonnage.dashboard.status.sight import Sight, Trouble, capital, describe, trouble
 from tonnage.dashboard.wire import CapacityRow, VolumeRow
 from tonnage.objects.meta import Key, Object
@@ -40,6 +41,8 @@ DOCTORS: Final = {
     "claim-of-missing-class": "Claim {} asks for a class that does not exist",
 }
 """Findings of `doctor` that are something wrong now, with their headlines."""
+_FROM_THE_START: Final = ("attach-refused", "claim-of-missing-class")
+"""Findings that are as old as their objects."""
 
 
 def volume_troubles(sight: Sight) -> Iterator[Trouble]:
@@ -191,15 +194,17 @@ def doctors_troubles(sight: Sight, told: Collection[str]) -> Iterator[Trouble]:
     for findings in checks:
         for finding in findings:
             if finding.name in DOCTORS and finding.object not in told:
-                yield _of_finding(finding)
+                yield _of_finding(known, finding)
 
 
-def _of_finding(found: Finding) -> Trouble:
+def _of_finding(known: KnownObjects, found: Finding) -> Trouble:
     kind, _, key = found.object.partition(" ")
+    about: Object | None = known.attachments.get(key) or known.claims.get(key)
     return trouble(
         found.name,
         found.object,
         DOCTORS[found.name].format(key),
         f"{capital(found.message)} {capital(found.remedy)}",
         describe(kind, key),
+        since=about.metadata.creation_timestamp if about is not None and found.name in _FROM_THE_START else None,
     )

@@ -43,6 +43,11 @@ function append(element, children) {
   }
 }
 
+/** Let an element say a text. A screen reader says it again only when it changed. */
+export function say(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
 /** Put these children into an element, instead of what is in it. */
 export function replace(element, ...children) {
   element.replaceChildren();

@@ -4,7 +4,7 @@
 //   view.append(ageOf("2026-11-15T02:00:00Z"));
 //   ages.close();
 
-import {el} from "./dom.js";
+import {el, say} from "./dom.js";
 import {ago, clockTime} from "./format.js";
 
 /** An element that says how long ago an instant was, with the instant itself as its title. */
@@ -18,8 +18,7 @@ export function setAge(element, instant) {
     element.setAttribute("datetime", instant ?? "");
     element.setAttribute("title", clockTime(instant));
   }
-  const text = ago(instant);
-  if (element.textContent !== text) element.textContent = text;
+  say(element, ago(instant));
   return element;
 }
 

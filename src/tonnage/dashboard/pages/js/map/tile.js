@@ -1,7 +1,7 @@
 // A node of the map as elements: a tile (name, signs, bars on a canvas) and a detailed one, in which every block is an
 // element with its name. Both are made once and updated in place.
 
-import {el, keyed, replace, set} from "../dom.js";
+import {el, keyed, replace, say, set} from "../dom.js";
 import {bytes, count, percent} from "../format.js";
 import {cutBars, withoutSlivers} from "./bars.js";
 import {barsHeight, paintBars, sized} from "./paint.js";
@@ -34,9 +34,10 @@ export function barWidth(columnWidth) {
 export function makeCell(level) {
   const cell = el("div", {class: `cell ${level}`, role: "gridcell", tabindex: -1});
   if (level === "cells") return cell;
-  cell.append(el("div", {class: "cell-head"}, el("bdi", {class: "cell-name"}), el("span", {class: "cell-signs"})));
+  cell.append(el("span", {class: "cell-words unseen"}));
+  cell.append(el("div", {class: "cell-head", "aria-hidden": "true"}, el("bdi", {class: "cell-name"}), el("span", {class: "cell-signs"})));
   if (level === "tiles") cell.append(el("canvas", {class: "bars", "aria-hidden": "true"}));
-  else cell.append(el("div", {class: "cell-sums"}), el("div", {class: "detail-bars"}), el("div", {class: "slots"}));
+  else cell.append(el("div", {"aria-hidden": "true"}, el("div", {class: "cell-sums"}), el("div", {class: "detail-bars"}), el("div", {class: "slots"})));
   return cell;
 }
 
@@ -44,16 +45,16 @@ export function makeCell(level) {
 export function updateCell(cell, fact, level, look) {
   const mark = look.marks?.nodes?.get(fact.name) ?? "";
   cell.dataset.node = fact.name;
-  set(cell, "aria-label", nodeLabel(fact, mark));
   cell.classList.toggle("is-gone", Boolean(fact.row.gone));
   cell.classList.toggle("is-not-ready", fact.row.ready === false);
   cell.classList.toggle("is-cordoned", Boolean(fact.row.cordoned));
   cell.classList.toggle("is-dimmed", Boolean(look.found) && !look.found.nodes.has(fact.name));
   cell.classList.toggle("is-found", Boolean(look.found?.nodes.has(fact.name)));
   cell.classList.toggle("is-marked", Boolean(mark));
-  if (level === "cells") return;
-  const name = cell.querySelector(".cell-name");
-  if (name.textContent !== fact.name) name.textContent = fact.name;
+  const words = nodeLabel(fact, mark);
+  if (level === "cells") return set(cell, "aria-label", words);
+  say(cell.firstChild, words);
+  say(cell.querySelector(".cell-name"), fact.name);
   showSigns(cell.querySelector(".cell-signs"), fact, level, mark, look.width);
   if (level === "tiles") {
     const canvas = cell.querySelector("canvas");
@@ -148,9 +149,7 @@ function showSegments(track, bar, look) {
       block.style.setProperty("width", `${(100 * segment.bytes) / bar.size}%`);
       block.classList.toggle("is-found", Boolean(look.found?.claims.has(segment.key)));
       block.classList.toggle("is-marked", Boolean(look.marks?.claims?.has(segment.key)));
-      const text = nameOn(segment);
-      const name = block.firstChild;
-      if (name.textContent !== text) name.textContent = text;
+      say(block.firstChild, nameOn(segment));
     },
   );
 }

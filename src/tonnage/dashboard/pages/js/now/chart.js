@@ -1,6 +1,6 @@
 // One small chart: a line or bars over time, drawn as SVG, with what it shows in words.
 
-import {el, replace, svg} from "../dom.js";
+import {el, replace, say, svg} from "../dom.js";
 import {clockTime} from "../format.js";
 
 const WIDTH = 300;
@@ -78,8 +78,4 @@ function wordsOf(series, points, samples) {
   const told = point => `${series.brief(point.value)} at ${clockTime(new Date(point.at).toISOString())}`;
   if (series.isBars) return `${series.title}: ${points.reduce((sum, each) => sum + each.value, 0)} since ${clockTime(samples[0].at)}`;
   return `${series.title}, ${series.what}: lowest ${told(by[0])}, highest ${told(by.at(-1))}, last ${series.brief(points.at(-1).value)}`;
-}
-
-function say(element, text) {
-  if (element.textContent !== text) replace(element, text);
 }

@@ -3,7 +3,7 @@
 //   const history = drawHistory();
 //   await history.update(since => ask(…), startedAt);      // asks only for what is newer than what it has
 
-import {el, replace, set} from "../dom.js";
+import {el, replace, say, set} from "../dom.js";
 import {bytes, clockTime, count, percent} from "../format.js";
 import {makeChart} from "./chart.js";
 
@@ -68,7 +68,7 @@ export function drawHistory() {
     }
     const when = chosen === null ? "now" : clockTime(at.at);
     const words = `${when}: ${textOf(at)}`;
-    if (told.textContent !== words) replace(told, words);
+    say(told, words);
     set(slider, "aria-valuetext", words);
     if (figures.open) replace(figures.lastChild, tableOf(shown, wanted));
   }

@@ -5,7 +5,7 @@
 
 import {asOf, errorBox, notesList} from "../answer_head.js";
 import {ask} from "../api.js";
-import {el, replace} from "../dom.js";
+import {el, replace, say} from "../dom.js";
 import {feasibleSection} from "../explain/feasible.js";
 import {showNode} from "../explain/node_detail.js";
 import {offersSection} from "../explain/offers.js";
@@ -64,7 +64,7 @@ export function open(main, {state}, namespace, name) {
     if (told === null) return;
     const isOld = state.revision > told.revision;
     const text = `${asOf(told)}${isOld ? " · the cluster has changed since" : ""}`;
-    if (moment.textContent !== text) moment.textContent = text;
+    say(moment, text);
   }
 
   work();

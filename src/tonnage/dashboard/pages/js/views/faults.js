@@ -109,7 +109,7 @@ class FaultsView {
         const kind = this.kinds[row.kind];
         const value = row.value ? ` ${row.value} ${kind?.value ?? ""}` : "";
         replace(child.firstChild, el("b", {}, row.kind, value), " on ", row.node ? name(row.node) : "every node", kind ? el("span", {class: "quiet"}, `: ${kind.meaning}`) : null);
-        child.lastChild.setAttribute("aria-label", `End ${row.kind} on ${row.node || "every node"}`);
+        child.lastChild.setAttribute("aria-label", `End it: ${row.kind} on ${row.node || "every node"}`);
       },
     );
   }

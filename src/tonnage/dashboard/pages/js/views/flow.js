@@ -3,7 +3,7 @@
 // lanes are shown stands in the address: ?search=TEXT&namespace=NAME&workload=KIND/NAMESPACE/NAME&step=KIND&moving=yes.
 
 import {calmOrder} from "../calm_order.js";
-import {el, replace} from "../dom.js";
+import {el, replace, say} from "../dom.js";
 import {makeLane, updateLane} from "../flow/lane.js";
 import {KINDS, kindOf, newsOf} from "../flow/steps.js";
 import {count} from "../format.js";
@@ -50,8 +50,7 @@ export function open(main, {state, query, tell}) {
     list.show(calm.order(shown, lane => lane.key));
     list.element.hidden = !shown.length;
     empty.textContent = shown.length ? "" : lanes.length ? "No lane has this." : "Nothing has happened yet since this dashboard began to look.";
-    const text = `${count(shown.length, "pod")}${shown.length < lanes.length ? ` of ${lanes.length.toLocaleString("en")}` : ""}${paused ? " · paused" : ""}`;
-    if (told.textContent !== text) told.textContent = text;
+    say(told, `${count(shown.length, "pod")}${shown.length < lanes.length ? ` of ${lanes.length.toLocaleString("en")}` : ""}${paused ? " · paused" : ""}`);
   };
   const calm = calmOrder(list.element, () => draw());
   const drawSoon = () => {

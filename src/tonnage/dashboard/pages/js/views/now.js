@@ -1,7 +1,7 @@
 // What is wrong now, worst first, with the line above it; below, the last hour in charts, and what has ended.
 
 import {ask} from "../api.js";
-import {el, replace} from "../dom.js";
+import {el, replace, say} from "../dom.js";
 import {count} from "../format.js";
 import {keepAsking} from "../keep_asking.js";
 import {drawHistory} from "../now/history.js";
@@ -67,7 +67,7 @@ function showVerdict(element, answer) {
   element.dataset.severity = errors ? "error" : warnings ? "warning" : "good";
   if (errors || warnings) {
     const told = [errors && count(errors, "error"), warnings && count(warnings, "warning")].filter(Boolean).join(", ");
-    if (element.textContent !== told) replace(element, told);
+    say(element, told);
     return;
   }
   const words = answer.unseen.length ? "Nothing is wrong that can be seen" : "Nothing is wrong";

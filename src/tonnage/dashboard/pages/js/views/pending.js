@@ -5,7 +5,7 @@
 
 import {asOf, errorBox, notesList} from "../answer_head.js";
 import {calmOrder} from "../calm_order.js";
-import {el, keyed, replace} from "../dom.js";
+import {el, keyed, replace, say} from "../dom.js";
 import {count} from "../format.js";
 import {keepAsking} from "../keep_asking.js";
 import {makeGroup, updateGroup} from "../pending/group.js";
@@ -116,7 +116,7 @@ function showHeadline(element, answer) {
     if (told.length === 1 && !soFar) text = told[0].replace(" ", answer.count === 1 ? " pending pod " : " pending pods ");
   }
   element.classList.toggle("is-good", !answer.count);
-  if (element.textContent !== text) element.textContent = text; // a screen reader says it again only when it changed
+  say(element, text);
 }
 
 function momentOf(answer) {

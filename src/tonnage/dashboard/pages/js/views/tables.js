@@ -3,7 +3,7 @@
 //
 //   #/tables/claims?search=TEXT&sort=-size&trouble=yes      #/tables/pods/NAMESPACE/NAME
 
-import {el, keyed, replace, set} from "../dom.js";
+import {el, keyed, replace, say, set} from "../dom.js";
 import {count} from "../format.js";
 import {Facts} from "../map/facts.js";
 import {own} from "../own.js";
@@ -137,7 +137,7 @@ export function open(main, {state, about, query, tell}, ...rest) {
     const words = rows.length === all ? count(all, table.title.toLowerCase().slice(0, -1)) : `${rows.length.toLocaleString("en")} of ${count(all, table.title.toLowerCase().slice(0, -1))}`;
     const rest = shown.name === "pods" ? othersWords(state) : "";
     const text = [rows.length || all ? words : `There are no ${table.title.toLowerCase()}.`, rest].filter(Boolean).join("; ");
-    if (told.textContent !== text) told.textContent = text;
+    say(told, text);
   }
 
   const stopFollowing = state.onChange(changed => {
