@@ -84,9 +84,9 @@ INNER_ROWS: dict[str, Rows] = {
     "documents": (
         ("go_text", "schema"),
         ("validation",),
-        ("admit", "api_errors", "scale", "strategy"),
-        ("access", "deletion", "patches", "pod_admission", "protobuf", "quota"),
-        ("apply", "pod_subresources"),
+        ("admit", "api_errors", "strategy"),
+        ("access", "deletion", "patches", "protobuf", "quota"),
+        ("apply", "subresources"),
         ("custom",),
         ("kinds",),
         ("admission",),

@@ -13,11 +13,10 @@ from typing import Any
 
 import pytest
 
-from tonnage.documents.access.attributes import Attributes
+from tonnage.documents.access.attributes import MAX_ANSWERED_CHARS, Attributes, rules_status
 from tonnage.documents.access.bootstrap_policy import bootstrap_policy
 from tonnage.documents.access.escalation import TooManySteps, refuse_escalation, uncovered
 from tonnage.documents.access.policy import AccessPolicy
-from tonnage.documents.access.reviews import MAX_ANSWERED_CHARS, rules_status
 from tonnage.documents.access.rules import Rule, RuleIndex, aggregated_rules, rules_of
 from tonnage.errors import Forbidden
 from tonnage.objects.document import encode

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tonnage.documents.admission import resolve_priority
 from tonnage.documents.admit import admit
 from tonnage.documents.kinds.config import ConfigMapStrategy, SecretStrategy, ServiceAccountStrategy
 from tonnage.documents.kinds.event import EventStrategy, from_events_v1, to_events_v1
@@ -26,15 +27,14 @@ from tonnage.documents.kinds.scheduling_kinds import (
     ResourceClaimStrategy,
 )
 from tonnage.documents.kinds.service import ServiceStrategy
-from tonnage.documents.kinds.workloads.daemon_set import DaemonSetStrategy
-from tonnage.documents.kinds.workloads.deployment import (
+from tonnage.documents.kinds.workloads.apps import (
+    ControllerRevisionStrategy,
+    DaemonSetStrategy,
     DeploymentStrategy,
     ReplicaSetStrategy,
     ReplicationControllerStrategy,
+    StatefulSetStrategy,
 )
-from tonnage.documents.kinds.workloads.stateful_set import StatefulSetStrategy
-from tonnage.documents.kinds.workloads.workload import ControllerRevisionStrategy
-from tonnage.documents.pod_admission import resolve_priority
 from tonnage.documents.schema import schema_of_resource
 from tonnage.documents.strategy import Generation, Strategy
 from tonnage.gates import Gates

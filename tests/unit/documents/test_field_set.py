@@ -9,7 +9,7 @@ import pytest
 
 from tonnage.documents.apply import field_set
 from tonnage.documents.apply.field_set import Tree, contains, difference, intersection, path_text, paths, union, without
-from tonnage.documents.apply.field_walk import Changes, UnnamedItem, shape_of
+from tonnage.documents.apply.field_walk import FieldChanges, UnnamedItem, shape_of
 from tonnage.documents.schema import Struct, schema_of
 from tonnage.objects.document import Doc, copy
 
@@ -27,7 +27,7 @@ def leaves(struct: Struct, doc: Doc) -> Tree:
     return shape_of(struct).leaves(doc) or {}
 
 
-def compare(struct: Struct, old: Doc, new: Doc) -> Changes:
+def compare(struct: Struct, old: Doc, new: Doc) -> FieldChanges:
     return shape_of(struct).compare(old, new)
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.documents.pod_admission import (
+from tonnage.documents.admission import (
     carry_topology,
     inherit_topology,
     refuse_second_default,
     resolve_priority,
-    tolerate_node_trouble,
 )
+from tonnage.documents.kinds.pods.pod_defaults import tolerate_node_trouble
 from tonnage.errors import Forbidden
 from tonnage.objects.document import Doc
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tonnage.documents.api_errors import UnknownReason
-from tonnage.documents.pod_subresources import bind, validate_binding
+from tonnage.documents.subresources import bind, validate_binding
 from tonnage.errors import BadRequest, Conflict
 from tonnage.gates import Gates
 from tonnage.objects.document import Doc, copy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.documents.scale import apply_scale, scale_of
+from tonnage.documents.subresources import apply_scale, scale_of
 from tonnage.errors import Invalid
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import BY_PLURAL

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.documents.admission import Admission
-from tonnage.documents.pod_admission import MIRROR_ANNOTATION, TOKEN_PATH
+from tonnage.documents.admission import MIRROR_ANNOTATION, TOKEN_PATH, Admission
 from tonnage.errors import Forbidden
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import BY_PLURAL, Resource

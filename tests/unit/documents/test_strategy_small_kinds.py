@@ -9,9 +9,7 @@ from tonnage.documents.kinds.event import EventStrategy
 from tonnage.documents.kinds.namespace import NamespaceStrategy, finalize
 from tonnage.documents.kinds.scheduling_kinds import ResourceSliceStrategy
 from tonnage.documents.kinds.service import ServiceStrategy
-from tonnage.documents.kinds.workloads.deployment import ReplicaSetStrategy
-from tonnage.documents.kinds.workloads.stateful_set import StatefulSetStrategy
-from tonnage.documents.kinds.workloads.workload import ControllerRevisionStrategy
+from tonnage.documents.kinds.workloads.apps import ControllerRevisionStrategy, ReplicaSetStrategy, StatefulSetStrategy
 from tonnage.errors import Invalid
 from tonnage.gates import Gates
 from tonnage.objects.document import Doc, copy

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tonnage.documents.kinds.storage.persistent_volume import PersistentVolumeStrategy
-from tonnage.documents.validation.volume_sources import sources_in
+from tonnage.documents.kinds.storage.persistent_volume import PersistentVolumeStrategy, sources_in
 from tonnage.gates import Gates
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors

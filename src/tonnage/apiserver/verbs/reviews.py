@@ -20,7 +20,7 @@ from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Call, Location, Response
 from tonnage.apiserver.verbs.writing import read_body
 from tonnage.clock import rfc3339
-from tonnage.documents.access import reviews, service_account_tokens
+from tonnage.documents.access import attributes, service_account_tokens
 from tonnage.documents.access.policy import aggregated
 from tonnage.documents.access.rules import Rule
 from tonnage.documents.access.service_account_tokens import ACCOUNTS, BoundObject, InvalidToken, Kubernetes, claims_of
@@ -51,11 +51,13 @@ async def review(registry: Registry, call: Call) -> Response:
             meta.pop("namespace", None)
         track_managed_fields(resource, old=None, new=doc, manager=options.manager, now=registry.now())
         is_own = resource is ACCESS_REVIEWS
-        if errors := reviews.validate_review(doc, names_subject=not is_own, is_local=resource is LOCAL_ACCESS_REVIEWS):
+        if errors := attributes.validate_review(
+            doc, names_subject=not is_own, is_local=resource is LOCAL_ACCESS_REVIEWS
+        ):
             raise invalid_object(resource.group, "", "", errors)  # upstream does not know the kind at that point
-        user = call.user if is_own else reviews.subject_of_review(doc["spec"])
-        decision = on_loop(partial(registry.authorizer.authorize, reviews.attributes_of_review(user, doc["spec"])))
-        return responses.of_document(call, {**doc, "status": reviews.status_of(decision, doc["spec"])}, 201)
+        user = call.user if is_own else attributes.subject_of_review(doc["spec"])
+        decision = on_loop(partial(registry.authorizer.authorize, attributes.attributes_of_review(user, doc["spec"])))
+        return responses.of_document(call, {**doc, "status": attributes.status_of(decision, doc["spec"])}, 201)
 
     # A user's rules may be large, however short the request.
     return await registry.work(bodies.is_large(call.body, call.content_type) or resource is RULES_REVIEWS, answer)
@@ -67,9 +69,9 @@ def _rules(registry: Registry, doc: Doc, user: User) -> Doc:
         raise BadRequest("no namespace on request")
     if isinstance(registry.authorizer, RbacAuthorizer):
         sheet = on_loop(partial(registry.authorizer.policy.sheet, user, namespace))
-        status = reviews.rules_status(sheet.rules, aggregated(sheet.missing))
+        status = attributes.rules_status(sheet.rules, aggregated(sheet.missing))
     else:
-        status = reviews.rules_status(_EVERYTHING)
+        status = attributes.rules_status(_EVERYTHING)
     head = {"kind": RULES_REVIEWS.kind, "apiVersion": RULES_REVIEWS.api_version, "metadata": {}, "spec": {}}
     return head | {"status": status}
 

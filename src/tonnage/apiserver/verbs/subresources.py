@@ -19,13 +19,13 @@ from tonnage.apiserver.verbs import writing
 from tonnage.apiserver.verbs.patching import read_patch
 from tonnage.apiserver.verbs.reading import respond
 from tonnage.apiserver.verbs.writing import check_name, read_body
-from tonnage.documents import pod_subresources
+from tonnage.documents import subresources
+from tonnage.documents.admission import carry_topology
 from tonnage.documents.admit import Malformed, admit
 from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.documents.kinds.namespace import finalize
-from tonnage.documents.pod_admission import carry_topology
-from tonnage.documents.scale import apply_custom_scale, apply_scale, custom_scale_of, scale_of
 from tonnage.documents.schema import schema_of_resource
+from tonnage.documents.subresources import apply_custom_scale, apply_scale, custom_scale_of, scale_of
 from tonnage.errors import ApiError, BadRequest, Conflict
 from tonnage.objects.document import Doc, decode, dig
 from tonnage.objects.resources import BINDINGS, BY_PLURAL, EVICTIONS, SCALES, Resource
@@ -46,12 +46,12 @@ async def create_binding(registry: Registry, call: Call) -> Response:
     options = write_options(call)
     binding = await _read(registry, call, BINDINGS, options)
     name = call.name or dig(binding, "metadata", "name") or ""
-    pod_subresources.validate_binding(binding, name)
+    subresources.validate_binding(binding, name)
     node = registry.store.get(_NODES.key("", dig(binding, "target", "name") or ""))
     carry_topology(binding, decode(node.document) if node is not None else None)
 
     def bound(pod: Doc) -> Doc:
-        return pod_subresources.bind(pod, binding, registry.gates, now=registry.now())
+        return subresources.bind(pod, binding, registry.gates, now=registry.now())
 
     await registry.rewrite(Location(_PODS, call.namespace, name), bound, dry_run=options.dry_run)
     return responses.of_document(call, status.created_nothing(), 201)
@@ -61,7 +61,7 @@ async def create_eviction(registry: Registry, call: Call) -> Response:
     """POST pods/{name}/eviction: a deletion that asks the pod's disruption budget first."""
     options = write_options(call)
     eviction = await _read(registry, call, EVICTIONS, options)
-    pod_subresources.validate_eviction(eviction, call.name)
+    subresources.validate_eviction(eviction, call.name)
     for tries_left in reversed(range(_EVICTION_TRIES)):
         pod = decode(registry.read(call.at).document)
         decision = await _judge(registry, call, pod, eviction, options)
@@ -70,29 +70,29 @@ async def create_eviction(registry: Registry, call: Call) -> Response:
             break
         except _BudgetMoved:
             if not tries_left:
-                raise pod_subresources.still_processing(decision.budget_name) from None
+                raise subresources.still_processing(decision.budget_name) from None
         except Conflict:
-            if decision.on_conflict is pod_subresources.OnConflict.TRY_LATER:
-                raise pod_subresources.still_processing(decision.budget_name) from None
-            if decision.on_conflict is pod_subresources.OnConflict.FAIL or not tries_left:
+            if decision.on_conflict is subresources.OnConflict.TRY_LATER:
+                raise subresources.still_processing(decision.budget_name) from None
+            if decision.on_conflict is subresources.OnConflict.FAIL or not tries_left:
                 raise
     return responses.of_document(call, status.created_nothing(), 201)
 
 
 async def _judge(
     registry: Registry, call: Call, pod: Doc, eviction: Doc, options: WriteOptions
-) -> pod_subresources.EvictionDecision:
+) -> subresources.EvictionDecision:
     documents = [record.document for record in registry.store.list(f"{_BUDGETS.store_prefix}{call.namespace}/")]
     dry_run = ["All"] if options.dry_run else []
 
-    def judged() -> pod_subresources.EvictionDecision:
+    def judged() -> subresources.EvictionDecision:
         budgets = [decode(document) for document in documents]
-        return pod_subresources.judge_eviction(pod, budgets, eviction, now=registry.now(), dry_run=dry_run)
+        return subresources.judge_eviction(pod, budgets, eviction, now=registry.now(), dry_run=dry_run)
 
     return await registry.work(event_loop.is_large(*documents), judged)
 
 
-async def _carry_out(registry: Registry, call: Call, decision: pod_subresources.EvictionDecision) -> None:
+async def _carry_out(registry: Registry, call: Call, decision: subresources.EvictionDecision) -> None:
     """Charge the budget, mark the pod, delete it. Raises Conflict or _BudgetMoved when the decision is outdated."""
     wanted = writing.from_document(decision.options, [])
     if decision.budget is not None:
@@ -107,7 +107,7 @@ async def _carry_out(registry: Registry, call: Call, decision: pod_subresources.
         await registry.rewrite(Location(_BUDGETS, call.namespace, charged["metadata"]["name"]), charge)
     if not wanted.dry_run:
         marked = await registry.rewrite(
-            call.at, lambda pod: pod_subresources.mark_disrupted(pod, decision.options, now=registry.now())
+            call.at, lambda pod: subresources.mark_disrupted(pod, decision.options, now=registry.now())
         )
         if wanted.resource_version is not None:
             wanted = replace(wanted, resource_version=decode(marked.document)["metadata"]["resourceVersion"])

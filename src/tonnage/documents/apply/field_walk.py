@@ -31,7 +31,7 @@ class UnnamedItem(ValueError):
     """A list item has none of the keys that name it; the text is upstream's."""
 
 
-class Changes(NamedTuple):
+class FieldChanges(NamedTuple):
     """The fields added, modified and removed from one value to another. No path is in two of the sets."""
 
     added: Tree
@@ -52,9 +52,9 @@ class Shape:
         """The node of a value that was added or removed as a whole: its leaves, items and every container between."""
         return {}
 
-    def compare(self, old: Any, new: Any) -> Changes:
+    def compare(self, old: Any, new: Any) -> FieldChanges:
         """The differences inside two unequal values, whatever the order of items. A leaf has no inside."""
-        return Changes({}, {}, {})
+        return FieldChanges({}, {}, {})
 
     def remove(self, value: Any, tree: Tree) -> Any:
         """`value` without the items in the tree; None if nothing is left."""
@@ -126,9 +126,9 @@ class Entries(Shape):
             tree[step] = {} if shape is LEAF else shape.whole(item)
         return tree
 
-    def compare(self, old: Any, new: Any) -> Changes:
+    def compare(self, old: Any, new: Any) -> FieldChanges:
         old, new, fields = old or {}, new or {}, self.fields
-        changes = Changes({}, {}, {})
+        changes = FieldChanges({}, {}, {})
         for name, after in new.items():
             before = old.get(name, ABSENT)
             if before == after:
@@ -163,7 +163,7 @@ class Entries(Shape):
         return kept or None
 
 
-def _descend(step: str, shape: Shape, before: Any, after: Any, changes: Changes) -> None:
+def _descend(step: str, shape: Shape, before: Any, after: Any, changes: FieldChanges) -> None:
     # A change between null and empty modifies the field itself, and so does a change of type where none is declared.
     if shape is LEAF or not (before or after) or not shape.enters(before, after):
         changes.modified[step] = {}
@@ -245,9 +245,9 @@ class ListShape(Shape):
             tree[step] = {} if step in tree else self.item.whole(item)
         return tree
 
-    def compare(self, old: Any, new: Any) -> Changes:
+    def compare(self, old: Any, new: Any) -> FieldChanges:
         before, after = self.grouped(old), self.grouped(new)
-        added, modified, removed = changes = Changes({}, {}, {})
+        added, modified, removed = changes = FieldChanges({}, {}, {})
         for step, group in after.items():
             earlier = before.get(step, [])
             if earlier == group:

@@ -30,9 +30,9 @@ from tonnage.documents.custom.pruning import drop_nulls, fill_defaults, prune
 from tonnage.documents.custom.schema_rules import walk_schema
 from tonnage.documents.custom.structural import EMBEDDED, INT_OR_STRING, PRESERVE, Structural, compile_schema, struct_of
 from tonnage.documents.custom.validation import ABSENT, Rules, embedded_errors, list_errors
-from tonnage.documents.scale import validate_scale_paths
 from tonnage.documents.schema import ShapedResource, Struct, schema_of_resource
 from tonnage.documents.strategy import Generation, Strategy
+from tonnage.documents.subresources import validate_scale_paths
 from tonnage.documents.validation.metadata import STANDARD_FINALIZERS
 from tonnage.gates import Gates
 from tonnage.objects import names

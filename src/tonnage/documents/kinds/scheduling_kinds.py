@@ -1,7 +1,7 @@
 """The small kinds that schedulers read: PriorityClass, PodDisruptionBudget, Lease and the kinds of resource.k8s.io.
 
-`pod_admission.refuse_second_default` keeps the global default PriorityClass unique; `documents/pod_subresources.py`
-counts budgets down. Of resource.k8s.io, defaults and immutable fields are upstream's; selectors, configuration and the
+`admission.refuse_second_default` keeps the global default PriorityClass unique; `documents/subresources.py` counts
+budgets down. Of resource.k8s.io, defaults and immutable fields are upstream's; selectors, configuration and the
 contents of slices are not validated.
 """
 

@@ -1,7 +1,7 @@
 """Pod, and PodTemplate, which has the rules of a workload's template.
 
 Rules that read other objects stand in `documents/admission.py`, binding and eviction in
-`documents/pod_subresources.py`. Almost nothing of an existing pod's spec may change, and most of its status:
+`documents/subresources.py`. Almost nothing of an existing pod's spec may change, and most of its status:
 `validate_pod_update` puts the few mutable fields back and refuses any other difference, showing it.
 """
 
@@ -11,7 +11,7 @@ from collections import deque
 from typing import ClassVar
 
 from tonnage.documents.kinds.pods import pod_placement
-from tonnage.documents.kinds.pods.pod_defaults import default_pod, default_pod_template
+from tonnage.documents.kinds.pods.pod_defaults import default_pod, default_pod_template, tolerate_node_trouble
 from tonnage.documents.kinds.pods.pod_spec import (
     MIRROR,
     validate_pod,
@@ -20,7 +20,6 @@ from tonnage.documents.kinds.pods.pod_spec import (
     validate_pod_template,
 )
 from tonnage.documents.kinds.pods.pod_warnings import pod_warnings, spec_warnings
-from tonnage.documents.pod_admission import tolerate_node_trouble
 from tonnage.documents.strategy import Generation, Strategy, keep
 from tonnage.documents.validation.internal_form import pod_spec_diff, pod_spec_unchanged
 from tonnage.documents.validation.resources import qos_class

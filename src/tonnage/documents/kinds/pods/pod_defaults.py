@@ -2,13 +2,14 @@
 
 `default_pod` mirrors SetDefaults_Pod and the conversion to the internal type; `default_pod_spec` is the part for
 templates too. Only pods take requests from limits, and get defaults that would make a stored template look changed to a
-newer server. Admission comes later (`documents/pod_admission.py`).
+newer server. Admission comes later (`documents/admission.py`).
 """
 
 from __future__ import annotations
 
 import re
 
+from tonnage.documents.kinds.storage.persistent_volume import SOURCE_DEFAULTS
 from tonnage.documents.kinds.storage.persistent_volume_claim import default_claim_spec
 from tonnage.documents.strategy import fill
 from tonnage.documents.validation.resources import (
@@ -18,8 +19,8 @@ from tonnage.documents.validation.resources import (
     is_pod_level_resource,
     round_amounts,
 )
-from tonnage.documents.validation.volume_sources import SOURCE_DEFAULTS
 from tonnage.objects.document import Doc
+from tonnage.objects.node_selectors import NOT_READY, UNREACHABLE
 
 _SPEC: Doc = {
     "dnsPolicy": "ClusterFirst",
@@ -71,6 +72,9 @@ _WORD = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _IMAGE = re.compile(
     rf"(?:{_HOST}/)?{_WORD}(?:/{_WORD})*(?::(?P<tag>\w[\w.-]{{0,127}}))?(?P<digest>@[\w.+-]+:[0-9a-f]{{32,}})?"
 )
+
+_EVICTION_DELAY_S = 300  # upstream's --default-not-ready-toleration-seconds and --default-unreachable-…
+_EVICTING_TAINTS = (NOT_READY, UNREACHABLE)
 
 
 def default_pod(pod: Doc) -> None:
@@ -170,3 +174,15 @@ def _default_volume(volume: Doc) -> None:
         volume["image"].setdefault("pullPolicy", pull_policy(volume["image"].get("reference", "")))
     if template := volume.get("ephemeral", {}).get("volumeClaimTemplate"):
         default_claim_spec(template["spec"])
+
+
+def tolerate_node_trouble(pod: Doc) -> None:
+    """Tolerate a not ready or unreachable node for five minutes, unless the pod states its own toleration."""
+    tolerations = pod["spec"].get("tolerations", [])
+    spoken_of = {item.get("key", "") for item in tolerations if item.get("effect", "") in ("NoExecute", "")}
+    missing = [taint for taint in _EVICTING_TAINTS if not spoken_of & {taint, ""}]
+    if missing:
+        pod["spec"]["tolerations"] = tolerations + [
+            {"key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _EVICTION_DELAY_S}
+            for taint in missing
+        ]

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any
 
 from tonnage.documents.kinds.pods.pod_security import containers_in
+from tonnage.documents.kinds.storage.persistent_volume import DEAD_SOURCES
 from tonnage.documents.kinds.storage.persistent_volume_claim import claim_spec_warnings
 from tonnage.documents.validation.selectors import (
     DEPRECATED_NODE_LABELS,
@@ -19,7 +20,6 @@ from tonnage.documents.validation.selectors import (
     REQUIRED,
     node_selector_term_warnings,
 )
-from tonnage.documents.validation.volume_sources import DEAD_SOURCES
 from tonnage.objects import names
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import go_value

@@ -1,15 +1,18 @@
-"""PersistentVolume, and the inline volume of a VolumeAttachment. Mirrors ValidatePersistentVolumeSpec.
+"""PersistentVolume, its source, and the inline volume of a VolumeAttachment. Mirrors ValidatePersistentVolumeSpec.
 
-A volume's source and mode are fixed at creation; capacity, class, claim reference and mount options may change. Its
-node affinity may be set once; then, unless the gate makes it mutable, only its beta labels may be replaced.
+A volume has exactly one source; for sources whose plugins left Kubernetes long ago only the required fields are
+checked. Source and mode are fixed at creation; capacity, class, claim reference and mount options may change. Node
+affinity may be set once; then, unless the gate makes it mutable, only its beta labels may be replaced.
 """
 
 from __future__ import annotations
 
 import posixpath
+from functools import cache
 from typing import ClassVar
 
 from tonnage.clock import rfc3339
+from tonnage.documents.schema import Struct, type_named
 from tonnage.documents.strategy import Strategy
 from tonnage.documents.validation.internal_form import diff, internal, unchanged
 from tonnage.documents.validation.resources import round_amounts, validate_basic_resource, validate_positive_quantity
@@ -19,12 +22,97 @@ from tonnage.documents.validation.selectors import (
     validate_node_selector,
 )
 from tonnage.documents.validation.type_rules import TypeRules
-from tonnage.documents.validation.volume_sources import DEAD_SOURCES, SOURCE_DEFAULTS, sources_in, validate_source
 from tonnage.objects import field_rules as rules
 from tonnage.objects.core_v1 import BETA_STORAGE_CLASS
 from tonnage.objects.core_v1.node import BETA_REGION, BETA_ZONE, REGION, ZONE
 from tonnage.objects.document import Doc, copy, dig
 from tonnage.objects.field_errors import Errors, Wrong, forbidden, invalid, required, unsupported
+
+# source -> field -> value when absent, in a PersistentVolume and in a pod, as `strategy.fill` reads it
+SOURCE_DEFAULTS: dict[str, Doc] = {
+    "azureDisk?": {"cachingMode": "ReadWrite", "fsType": "ext4", "readOnly": False, "kind": "Shared"},
+    "hostPath?": {"type": ""},
+    "iscsi?": {"iscsiInterface": "default"},
+    "rbd?": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"},
+    "scaleIO?": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
+}
+
+
+@cache
+def sources_in(type_name: str) -> tuple[str, ...]:
+    """The volume sources of a type, in the order of its lines, which is upstream's: the second source is refused."""
+    types = {field.name: field.type for field in type_named(type_name).fields.values()}
+    return tuple(field for field, kind in types.items() if isinstance(kind, Struct) and "VolumeSource" in kind.name)
+
+
+DEAD_SOURCES = {
+    "photonPersistentDisk": ("photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
+    "gitRepo": ("gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"),
+    "scaleIO": ("scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
+    "flocker": ("flocker", "deprecated in v1.22, non-functional in v1.25+"),
+    "storageos": ("storageOS", "deprecated in v1.22, non-functional in v1.25+"),
+    "quobyte": ("quobyte", "deprecated in v1.22, non-functional in v1.25+"),
+    "glusterfs": ("glusterfs", "deprecated in v1.25, non-functional in v1.26+"),
+    "cephfs": ("cephfs", "deprecated in v1.28, non-functional in v1.31+"),
+    "rbd": ("rbd", "deprecated in v1.28, non-functional in v1.31+"),
+}
+"""Sources without any effect today: their name in warnings, and what became of them."""
+
+# Where upstream's errors stand if not at the field's own name: for errors of its fields, for a second source.
+SHOWN_AS = {"gcePersistentDisk": "persistentDisk"}
+_SECOND_AT = {"cephfs": "cephFS"}
+
+
+def validate_source(spec: Doc, path: str, *, has_node_affinity: bool) -> Wrong:
+    """Exactly one legal source. A local volume must have a node affinity."""
+    found = [source for source in sources_in("core.PersistentVolumeSpec") if source in spec]
+    if not found:
+        yield required(path, "must specify a volume type")
+        return
+    for idx, source in enumerate(found):
+        if idx > 0 and source != "flexVolume":
+            told = "may not specify more than 1 volume type"
+            yield forbidden(f"{path}.{_SECOND_AT.get(source, source)}", told)
+            continue
+        yield from _SOURCES.by_field[source](spec[source], f"{path}.{SHOWN_AS.get(source, source)}")
+        if source == "local" and not has_node_affinity:
+            yield required(f"{path}.nodeAffinity", "Local volume requires node affinity")
+
+
+_HOST_PATH, _NFS = TypeRules("core.HostPathVolumeSource"), TypeRules("core.NFSVolumeSource")
+
+
+def validate_host_path(source: Doc, path: str) -> Wrong:
+    yield from _HOST_PATH(source, path, *(("path", "type") if source.get("path") else ("path",)))
+
+
+def validate_nfs(source: Doc, path: str) -> Wrong:
+    yield from _NFS(source, path)
+    if not source.get("path", "").startswith("/"):
+        yield invalid(f"{path}.path", source.get("path", ""), "must be an absolute path")
+
+
+def _flocker(source: Doc, path: str) -> Errors:
+    if not source.get("datasetName") and not source.get("datasetUUID"):
+        return [required(path, "one of datasetName and datasetUUID is required")]
+    return []
+
+
+def _fibre_channel(source: Doc, path: str) -> Errors:
+    if not source.get("targetWWNs") and not source.get("wwids"):
+        return [required(f"{path}.targetWWNs", "must specify either targetWWNs or wwids, but not both")]
+    return []
+
+
+# Of a csi source, nodeStageSecretRef has no rules: upstream forgot it, and objects rely on that.
+_SOURCES = TypeRules(
+    "core.PersistentVolumeSpec",
+    fc=_fibre_channel,
+    flocker=_flocker,
+    hostPath=validate_host_path,
+    nfs=validate_nfs,
+)
+
 
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 # A node's beta label -> its GA successor.

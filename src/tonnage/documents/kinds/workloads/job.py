@@ -10,13 +10,13 @@ from tonnage.documents.kinds.pods.pod import drop_disabled_pod_fields
 from tonnage.documents.kinds.pods.pod_defaults import default_pod_template
 from tonnage.documents.kinds.pods.pod_spec import validate_pod_template
 from tonnage.documents.kinds.pods.pod_warnings import spec_warnings, workload_name_warnings
+from tonnage.documents.kinds.workloads.apps import WorkloadStrategy, parsed_selector, validate_match
 from tonnage.documents.kinds.workloads.job_rules import (
     is_indexed,
     validate_job_status,
     validate_pod_failure_policy,
     validate_success_policy,
 )
-from tonnage.documents.kinds.workloads.workload import WorkloadStrategy, parsed_selector, validate_match
 from tonnage.documents.strategy import Generation, Strategy, keep
 from tonnage.documents.validation.internal_form import internal
 from tonnage.documents.validation.selectors import validate_label_selector
