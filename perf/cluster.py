@@ -24,7 +24,7 @@ from tonnage.clock import SystemClock, within
 from tonnage.objects.core_v1 import Pod
 from tonnage.plane.cluster import Plane
 from tonnage.plane.settings import PlaneSettings
-from tonnage.stories.objects import claim, pod
+from tonnage.stories.story_runner import claim, pod
 
 LEDGER = """\
 apiVersion: kubescheduler.config.k8s.io/v1

@@ -159,12 +159,13 @@ INNER_ROWS: dict[str, Rows] = {
     ),
     "whatif": (
         ("manifest_errors", "page", "scheduler_memory", "workloads", "node_copies"),
-        ("html", "manifests", "explain_report", "knobs", "schedulers_seen", "shadow"),
+        ("html", "manifests", "knobs", "schedulers_seen", "shadow"),
         ("creation", "recording"),
         ("sources",),
         ("expansion", "replay"),
         ("explain", "replay_steps"),
-        ("pending", "workload_report", "simulate"),
+        ("explain_report", "simulate"),
+        ("pending",),
         ("doctor", "drain", "fit"),
     ),
     "cli": (

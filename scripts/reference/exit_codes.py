@@ -7,7 +7,7 @@ from tonnage.cli.driver_check import BROKEN
 from tonnage.cli.explain import DOES_NOT_FIT
 from tonnage.cli.output import INTERRUPTED
 from tonnage.whatif.doctor.examination import EXIT_CODES
-from tonnage.whatif.doctor.findings import Severity
+from tonnage.whatif.doctor.facts import Severity
 
 
 def page() -> str:

@@ -45,7 +45,7 @@ from tonnage.objects.core_v1 import Event, Node, Pod
 from tonnage.objects.document import Doc, decode, encode
 from tonnage.objects.small_groups import Lease
 from tonnage.plane.bootstrap import LIFETIME_S
-from tonnage.stories.objects import claim, pod
+from tonnage.stories.story_runner import claim, pod
 
 HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from watched_cluster import watched_cluster
 
-from tonnage.stories.objects import stateful_set
+from tonnage.stories.story_runner import stateful_set
 
 AFTER = """async node => {
     const {ask} = await import("/js/api.js");

@@ -23,7 +23,7 @@ from support.http import free_port
 from support.processes import start_cluster
 from support.programs import spawn
 from tonnage.faults import Fault, FaultFile
-from tonnage.stories.objects import stateful_set
+from tonnage.stories.story_runner import stateful_set
 
 pytestmark = pytest.mark.kubectl
 

@@ -21,7 +21,7 @@ from tonnage.cli.cluster_options import ClusterQuestion
 from tonnage.cli.dashboard import following
 from tonnage.faults import Fault, FaultFile
 from tonnage.gates import Gates
-from tonnage.stories.objects import stateful_set
+from tonnage.stories.story_runner import stateful_set
 
 pytestmark = [pytest.mark.kubectl, pytest.mark.slow]
 

@@ -15,7 +15,7 @@ from watched_cluster import watched_cluster
 
 from support.filled_cluster import FilledCluster
 from tonnage.dashboard.wire import NodeRow
-from tonnage.stories.objects import stateful_set
+from tonnage.stories.story_runner import stateful_set
 from tonnage.testing.builders import node
 
 

@@ -25,8 +25,8 @@ from tonnage.objects.document import Doc
 from tonnage.objects.meta import Object
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.quantity import Quantity
-from tonnage.stories import objects
-from tonnage.stories.objects import claim_spec, deployment, pod_spec
+from tonnage.stories import story_runner
+from tonnage.stories.story_runner import claim_spec, deployment, pod_spec
 
 T = TypeVar("T", bound=Object)
 
@@ -162,8 +162,8 @@ class Load:
             return
         name = self._name("pod")
         claims = [f"{name}-{number}" for number in range(self._rng.randint(1, 2))]
-        self.pods[name] = objects.pod(name, claims)
-        docs = [objects.claim(each, self._rng.choice(_SIZES)) for each in claims]
+        self.pods[name] = story_runner.pod(name, claims)
+        docs = [story_runner.claim(each, self._rng.choice(_SIZES)) for each in claims]
         for doc in docs:
             doc["spec"]["storageClassName"] = self._rng.choice(_CLASSES)
         if self._rng.random() < _AS_BLOCKS:

@@ -9,7 +9,7 @@ from rights_stage import NAMESPACE, RightsStage
 
 from tonnage.faults import Fault
 from tonnage.node.pods.containers import RUN_SECONDS
-from tonnage.stories.objects import claim, claim_spec, pod, pod_spec
+from tonnage.stories.story_runner import claim, claim_spec, pod, pod_spec
 
 Doc = dict[str, Any]
 DRIVER = "pools.tonnage.dev"

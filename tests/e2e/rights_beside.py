@@ -22,7 +22,7 @@ from support.foreign_drivers import DIRECTPV, HWAMEISTOR, LONGHORN, drive
 from support.http import ApiClient, free_port
 from support.scripted_driver import ScriptedDriver
 from tonnage.csi.driver_capabilities import ControllerRpc
-from tonnage.stories.objects import claim, pod
+from tonnage.stories.story_runner import claim, pod
 from tonnage_command import tonnage
 
 Doc = dict[str, Any]

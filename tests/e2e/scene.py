@@ -20,7 +20,7 @@ from support.eventually import eventually
 from support.processes import Up, start_up
 from tonnage.faults import Fault, FaultFile
 from tonnage.objects.document import Doc
-from tonnage.stories.objects import claim, pod
+from tonnage.stories.story_runner import claim, pod
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ import pytest
 from scene import Scene, whole_cluster
 
 from support.processes import Up
-from tonnage.stories.objects import deployment, pod_spec
+from tonnage.stories.story_runner import deployment, pod_spec
 
 pytestmark = [pytest.mark.kubectl, pytest.mark.slow]
 

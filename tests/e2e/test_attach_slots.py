@@ -15,7 +15,7 @@ from scene import Scene, whole_cluster
 from support.processes import Up
 from tonnage.faults import Fault
 from tonnage.objects.document import Doc
-from tonnage.stories.objects import claim, deployment, pod, pod_spec
+from tonnage.stories.story_runner import claim, deployment, pod, pod_spec
 
 pytestmark = pytest.mark.kubectl
 

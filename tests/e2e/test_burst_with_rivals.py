@@ -16,7 +16,7 @@ from scene import Scene, whole_cluster
 from support.processes import Up
 from tonnage.faults import Fault
 from tonnage.objects.document import Doc
-from tonnage.stories.objects import claim, pod
+from tonnage.stories.story_runner import claim, pod
 
 SELECTED = "volume.kubernetes.io/selected-node"
 PODS, CLAIMS = "/api/v1/namespaces/default/pods", "/api/v1/namespaces/default/persistentvolumeclaims"

@@ -10,7 +10,7 @@ from scene import Scene, whole_cluster
 
 from support.processes import Up
 from tonnage.objects.document import Doc
-from tonnage.stories.objects import claim, pod
+from tonnage.stories.story_runner import claim, pod
 
 CONFIG = """\
 apiVersion: kubescheduler.config.k8s.io/v1

@@ -13,7 +13,7 @@ from test_up_goes_on import NoKubectl
 from support.processes import Up
 from tonnage.objects.document import Doc
 from tonnage.objects.storage_v1 import POOL_IDS
-from tonnage.stories.objects import claim, pod
+from tonnage.stories.story_runner import claim, pod
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ from tonnage.gates import Gates
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.document import Doc
 from tonnage.scheduling.configuration.configuration import default_configuration
-from tonnage.stories.objects import deployment, pod_spec, stateful_set
+from tonnage.stories.story_runner import deployment, pod_spec, stateful_set
 from tonnage.whatif.drain.outcome import DrainOutcome
 from tonnage.whatif.drain.rehearsal import Rehearsal
 from tonnage.whatif.drain.rehearsal import Scene as DrainScene

@@ -10,7 +10,7 @@ from scene import Scene, whole_cluster
 
 from support.processes import Up
 from tonnage.objects.document import Doc
-from tonnage.stories.objects import claim
+from tonnage.stories.story_runner import claim
 
 pytestmark = [pytest.mark.kubectl, pytest.mark.slow]
 

@@ -9,7 +9,7 @@ import pytest
 from scene import Scene, whole_cluster
 
 from support.processes import Up
-from tonnage.stories.objects import claim, pod
+from tonnage.stories.story_runner import claim, pod
 
 LEDGER = """\
 apiVersion: kubescheduler.config.k8s.io/v1

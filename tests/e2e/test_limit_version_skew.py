@@ -24,10 +24,9 @@ from tonnage.objects.core_v1 import Pod
 from tonnage.objects.storage_v1 import CSIDriver, VolumeAttachment, VolumeError
 from tonnage.plane.cluster import Plane
 from tonnage.plane.settings import PlaneSettings
-from tonnage.stories import enhancements
-from tonnage.stories.enhancements import LIMIT, counted, period
-from tonnage.stories.objects import claim, pod
-from tonnage.stories.story_runner import StoryRunner
+from tonnage.stories import suites
+from tonnage.stories.story_runner import StoryRunner, claim, pod
+from tonnage.stories.suites import LIMIT, counted, period
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -144,5 +143,5 @@ async def test_with_an_old_attacher_there_is_no_code_and_the_pod_waits(skewed: S
 async def test_when_all_are_new_a_refused_attachment_corrects_the_limit(skewed: Skewed):
     runner = await skewed.become()
     async with runner.story("no slot, all new"):
-        await enhancements.a_refused_attachment_corrects_the_limit(runner)
+        await suites.a_refused_attachment_corrects_the_limit(runner)
     skewed.held()

@@ -9,7 +9,7 @@ from scene import Scene
 from test_up_goes_on import NoKubectl
 
 from support.processes import start_up
-from tonnage.stories.objects import claim, pod
+from tonnage.stories.story_runner import claim, pod
 
 
 def test_what_a_larger_pool_has_free_is_given_out_at_once():

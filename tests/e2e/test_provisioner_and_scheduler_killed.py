@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from scene import Scene, whole_cluster
 
-from tonnage.stories.objects import claim, pod
+from tonnage.stories.story_runner import claim, pod
 
 NAMES = [f"db-{number}" for number in range(6)]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from scene import Scene, whole_cluster
 
-from tonnage.stories.objects import claim, pod
+from tonnage.stories.story_runner import claim, pod
 from tonnage.whatif.simulate.presets import PRESETS
 
 EVENTS = "/api/v1/namespaces/default/events"

@@ -12,7 +12,7 @@ import yaml
 from scene import Scene, whole_cluster
 
 from support.processes import Up
-from tonnage.stories.objects import stateful_set
+from tonnage.stories.story_runner import stateful_set
 from tonnage_command import tonnage
 
 pytestmark = pytest.mark.kubectl

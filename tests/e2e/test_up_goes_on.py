@@ -21,7 +21,7 @@ from scene import Scene
 
 from support.processes import Up, start_up
 from tonnage.objects.document import Doc
-from tonnage.stories.objects import claim, pod, stateful_set
+from tonnage.stories.story_runner import claim, pod, stateful_set
 
 PROGRAMS = ("apiserver", "scheduler", "controllers", "csi-driver", "provisioner", "node")
 OFF = "CSIStorageCapacityV2=false,MutableCSINodeAllocatableCount=false,NominatedNodeNameForExpectation=false"

@@ -27,9 +27,8 @@ from tonnage.objects.document import Doc
 from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, CSIStorageCapacity
 from tonnage.plane.cluster import Plane
 from tonnage.plane.settings import PlaneSettings
-from tonnage.stories import enhancements
-from tonnage.stories.objects import claim, pod
-from tonnage.stories.story_runner import StoryRunner
+from tonnage.stories import suites
+from tonnage.stories.story_runner import StoryRunner, claim, pod
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -123,9 +122,9 @@ async def test_with_an_old_server_pools_go_in_an_annotation_and_everything_works
         await runner.create(claim("one", "50Gi"), claim("two", "50Gi"), claim("three", "50Gi"))
         await runner.create(pod("too-many", ["one", "two", "three"]))
         # Two of them fit on node-1, on node-3, and on the disk that node-2 has left; all three nowhere.
-        assert f"3 {enhancements.NO_ROOM}" in await runner.refused("too-many")
+        assert f"3 {suites.NO_ROOM}" in await runner.refused("too-many")
     async with runner.story("rebuilt, on an old server"):
-        await enhancements.a_drained_node_gives_its_volumes_away(runner)
+        await suites.a_drained_node_gives_its_volumes_away(runner)
     skewed.held()
 
 
@@ -140,7 +139,7 @@ async def one_pool_is_all_that_is_known(runner: StoryRunner) -> None:
     await runner.until("what web took to be published", shows_web)
     await runner.create(claim("left", "60Gi"), claim("right", "60Gi"), pod("db", ["left", "right"], node="node-2"))
     # 60 + 60Gi would fit the two disks of 100Gi that are left, and nobody says that they are two.
-    assert f"1 {enhancements.NO_ROOM}" in await runner.refused("db")
+    assert f"1 {suites.NO_ROOM}" in await runner.refused("db")
     assert await runner.events("ProvisioningFailed") == []
 
 
@@ -165,7 +164,7 @@ async def test_an_old_scheduler_looks_at_one_claim_at_a_time(skewed: Skewed):
     runner = await skewed.become(scheduler=OLD)
     await skewed.publishes(LISTS)
     async with runner.story("an old scheduler"):
-        await enhancements.claims_are_looked_at_one_by_one(runner)
+        await suites.claims_are_looked_at_one_by_one(runner)
     skewed.held()
 
 
@@ -173,5 +172,5 @@ async def test_when_all_are_new_all_of_it_works(skewed: Skewed):
     runner = await skewed.become()
     await skewed.publishes(LISTS)
     async with runner.story("packed jointly, all new"):
-        await enhancements.claims_are_packed_jointly(runner)
+        await suites.claims_are_packed_jointly(runner)
     skewed.held()

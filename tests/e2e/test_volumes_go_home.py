@@ -19,7 +19,7 @@ from scene import Scene, whole_cluster
 from support.processes import Up
 from tonnage.cli.questions import drain_preview
 from tonnage.objects.document import Doc
-from tonnage.stories.objects import claim, deployment, pod_spec, stateful_set
+from tonnage.stories.story_runner import claim, deployment, pod_spec, stateful_set
 
 pytestmark = pytest.mark.kubectl
 

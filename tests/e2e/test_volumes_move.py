@@ -16,7 +16,7 @@ from scene import OUT_OF_SERVICE, Scene, whole_cluster
 from support.processes import Up
 from tonnage.faults import Fault
 from tonnage.objects.document import Doc
-from tonnage.stories.objects import claim, deployment, pod_spec, stateful_set
+from tonnage.stories.story_runner import claim, deployment, pod_spec, stateful_set
 
 pytestmark = pytest.mark.kubectl
 

@@ -16,7 +16,7 @@ from support.processes import Up
 from tonnage.faults import Fault
 from tonnage.objects.document import Doc
 from tonnage.scheduling.volumes.explain.refusal_notes import half_made_in
-from tonnage.stories.objects import claim, deployment, pod, pod_spec, stateful_set
+from tonnage.stories.story_runner import claim, deployment, pod, pod_spec, stateful_set
 
 pytestmark = pytest.mark.kubectl
 

@@ -12,7 +12,7 @@ import random
 from dataclasses import dataclass
 
 from tonnage.objects.document import Doc
-from tonnage.stories.objects import claim, claim_spec, deployment, pod, pod_spec
+from tonnage.stories.story_runner import claim, claim_spec, deployment, pod, pod_spec
 
 POLICIES = ("best-fit", "most-free", "first-fit", "random")
 SIZES_GI = (20, 40, 60, 70, 90, 180)

@@ -27,7 +27,7 @@ from support.processes import Up
 from support.programs import spawn
 from tonnage.objects.document import Doc
 from tonnage.objects.storage_v1 import POOL_IDS, SIZE_RULES
-from tonnage.stories.objects import claim_spec, pod_spec
+from tonnage.stories.story_runner import claim_spec, pod_spec
 
 RULES = (
     "step=1Mi,step=1Gi,above=1Gi",

@@ -128,8 +128,8 @@ def _split(pod_key: str, cluster: ClusterQuestion) -> str:
 def _explain_workloads(cluster: ClusterQuestion, names: Sequence[str], output: str) -> bool:
     from tonnage.whatif.expansion import WorkloadExpander
     from tonnage.whatif.explain import WorkloadAnswer, score_weights, workloads_of_files
-    from tonnage.whatif.simulate.played_workloads import PlayedWorkloads
-    from tonnage.whatif.workload_report import print_workloads
+    from tonnage.whatif.explain_report import print_workloads
+    from tonnage.whatif.simulate.played_cluster import PlayedWorkloads
     from tonnage.whatif.workloads import find_workload
 
     if not names and not cluster.files:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from tonnage.client.http import Client
     from tonnage.whatif.shadow.follow import Following
     from tonnage.whatif.shadow.signs import Shadow
-    from tonnage.whatif.simulate.pool_choices import DriverLuck
+    from tonnage.whatif.simulate.played_cluster import DriverLuck
     from tonnage.whatif.sources import ClusterState
 
 

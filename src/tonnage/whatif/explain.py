@@ -4,7 +4,7 @@
 
 One pod is decided on as if it were new, also if it has a node. Pods of a whole queue are decided one after the other,
 each after those before it are assumed; those of a workload one after the other too, each after those before it run
-(`simulate/played_workloads.py`). A pod that fits nowhere and that preemption would make room for
+(`PlayedWorkloads` in `simulate/played_cluster.py`). A pod that fits nowhere and that preemption would make room for
 is expected on that node from then on, so that the pods after it do not count on the same victims.
 """
 

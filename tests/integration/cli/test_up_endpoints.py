@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from support.configurations import storage_configuration
 from support.eventually import eventually
 from support.processes import Up, start_up
-from tonnage.stories.objects import claim, pod
+from tonnage.stories.story_runner import claim, pod
 from tonnage_command import tonnage
 
 sys.path.append(str(Path(__file__).parents[3] / "scripts"))

@@ -15,7 +15,7 @@ from recorded_pods import recorded_pods
 from tonnage.cli import cli
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity
-from tonnage.whatif.html.page import HtmlPage
+from tonnage.whatif.html.charts import HtmlPage
 from tonnage.whatif.html.pages import doctor_page, drain_page, fit_page, recording_page
 from tonnage.whatif.html.simulate_page import simulate_page
 

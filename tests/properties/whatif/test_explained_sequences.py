@@ -22,8 +22,7 @@ from tonnage.whatif.expansion import WorkloadExpander
 from tonnage.whatif.explain import DecisionSequence, PodState, workloads_of_files
 from tonnage.whatif.fit.counting import count
 from tonnage.whatif.pending.pending import PendingQuestion
-from tonnage.whatif.simulate.played_cluster import PlayedCluster
-from tonnage.whatif.simulate.played_workloads import PlayedWorkloads
+from tonnage.whatif.simulate.played_cluster import PlayedCluster, PlayedWorkloads
 from tonnage.whatif.sources import ClusterState, clock_of, from_files
 
 SIZES = st.sampled_from(["10Gi", "30Gi", "60Gi", "90Gi"])

@@ -25,8 +25,7 @@ from tonnage.whatif.fit.remedies import Remedies, Remedy
 from tonnage.whatif.node_copies import with_more_room
 from tonnage.whatif.replay import Replay
 from tonnage.whatif.simulate.disks import Disk
-from tonnage.whatif.simulate.played_cluster import PlayedCluster
-from tonnage.whatif.simulate.pool_choices import DriverLuck
+from tonnage.whatif.simulate.played_cluster import DriverLuck, PlayedCluster
 from tonnage.whatif.sources import ClusterState, clock_of
 
 PROFILES = default_configuration(gates=Gates()).profiles

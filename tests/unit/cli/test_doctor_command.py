@@ -11,7 +11,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from tonnage.cli.questions import doctor
-from tonnage.whatif.doctor.findings import CATALOGUE
+from tonnage.whatif.doctor.facts import CATALOGUE
 
 HEALTHY = """
 apiVersion: v1

@@ -22,6 +22,8 @@ from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class, volume
 from tonnage.whatif.doctor.capacity_checks import figures_of
 from tonnage.whatif.doctor.facts import (
+    CATALOGUE,
+    WEAKER,
     FactAnswer,
     Facts,
     GateSign,
@@ -32,9 +34,8 @@ from tonnage.whatif.doctor.facts import (
     scheduler_accounts,
     scheduler_permissions,
 )
-from tonnage.whatif.doctor.findings import CATALOGUE, WEAKER
-from tonnage.whatif.doctor.recommendation import Recommendation, recommendation_of
 from tonnage.whatif.doctor.server import _scheduler_access, access_findings, gate_signs, server_findings
+from tonnage.whatif.doctor.switch import Recommendation, recommendation_of
 
 ROOT = Path(__file__).parents[3]
 NOW = datetime(2026, 11, 1, tzinfo=UTC)

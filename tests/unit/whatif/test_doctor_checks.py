@@ -24,8 +24,7 @@ from tonnage.testing.storage_builders import (
     volume,
 )
 from tonnage.whatif.doctor.examination import Examination, examine
-from tonnage.whatif.doctor.facts import FactAnswer, Facts, GateSign, ServerFacts
-from tonnage.whatif.doctor.findings import Finding
+from tonnage.whatif.doctor.facts import FactAnswer, Facts, Finding, GateSign, ServerFacts
 from tonnage.whatif.doctor.server import server_findings
 from tonnage.whatif.sources import ClusterState
 

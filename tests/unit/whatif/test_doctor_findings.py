@@ -32,8 +32,17 @@ from tonnage.testing.storage_builders import (
 )
 from tonnage.whatif.doctor.capacity_checks import figures_of
 from tonnage.whatif.doctor.examination import examine
-from tonnage.whatif.doctor.facts import FactAnswer, Facts, GateSign, GrantedAccess, Permission, ServerFacts
-from tonnage.whatif.doctor.findings import CATALOGUE, WEAKER, Finding
+from tonnage.whatif.doctor.facts import (
+    CATALOGUE,
+    WEAKER,
+    FactAnswer,
+    Facts,
+    Finding,
+    GateSign,
+    GrantedAccess,
+    Permission,
+    ServerFacts,
+)
 from tonnage.whatif.sources import ClusterState
 
 NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)

@@ -21,8 +21,7 @@ from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, csi_node, driver, storage_class
 from tonnage.whatif.doctor.capacity_checks import SOURCES_OF_POOLS
 from tonnage.whatif.doctor.examination import examine
-from tonnage.whatif.doctor.facts import Facts
-from tonnage.whatif.doctor.findings import Finding
+from tonnage.whatif.doctor.facts import Facts, Finding
 from tonnage.whatif.sources import ClusterState
 
 NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)

@@ -7,8 +7,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from tonnage.whatif.html.charts import COLOURS, WIDTH, Axis, Series, Table, bar_chart, line_chart
-from tonnage.whatif.html.page import Html, element, text
+from tonnage.whatif.html.charts import COLOURS, WIDTH, Axis, Html, Series, Table, bar_chart, element, line_chart, text
 from tonnage.whatif.page import (
     MOST_TICKS,
     byte_ticks,

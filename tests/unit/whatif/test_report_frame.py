@@ -9,7 +9,7 @@ from importlib.resources import files
 
 import pytest
 
-from tonnage.whatif.html.page import HtmlPage
+from tonnage.whatif.html.charts import HtmlPage
 from tonnage.whatif.html.pages import drain_page, fit_page
 from tonnage.whatif.html.simulate_page import simulate_page
 

@@ -26,8 +26,7 @@ from tonnage.whatif.fit import MOST
 from tonnage.whatif.fit.fitting import Step, asked_template, asked_workload, fitted
 from tonnage.whatif.manifests import GivenText
 from tonnage.whatif.pending.pending import PendingQuestion, summary
-from tonnage.whatif.simulate.played_cluster import PlayedCluster
-from tonnage.whatif.simulate.pool_choices import DriverLuck
+from tonnage.whatif.simulate.played_cluster import DriverLuck, PlayedCluster
 from tonnage.whatif.sources import ClusterState, OutOfTime
 from tonnage.whatif.workloads import is_workload
 

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from tonnage.dashboard.status.overview import ClassRoom, Overview
 from tonnage.dashboard.status.sight import Trouble
 from tonnage.dashboard.wire import Row
-from tonnage.whatif.doctor.findings import Severity
+from tonnage.whatif.doctor.facts import Severity
 
 SAMPLE_S: Final = 10
 FINE_SAMPLES: Final = 366

@@ -18,7 +18,7 @@ from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Key
 from tonnage.objects.small_groups import Lease
 from tonnage.provisioner.context import lease_name
-from tonnage.whatif.doctor.findings import Severity
+from tonnage.whatif.doctor.facts import Severity
 from tonnage.whatif.page import count_text, named
 from tonnage.whatif.schedulers_seen import SchedulersSeen, lease_ends_at, seen_in
 

@@ -21,7 +21,7 @@ from tonnage.dashboard.status.overview import overview_texts
 from tonnage.dashboard.status.sight import Trouble
 from tonnage.dashboard.status.troubles import folded
 from tonnage.printable import assembled, text
-from tonnage.whatif.doctor.findings import Severity
+from tonnage.whatif.doctor.facts import Severity
 from tonnage.whatif.page import TextPage, count_text, time_text
 
 STYLES: Final[Mapping[str, str]] = {

@@ -17,7 +17,7 @@ from tonnage.dashboard.model.refusals import Refusal
 from tonnage.dashboard.wire import Collections, Row
 from tonnage.objects.meta import Key
 from tonnage.objects.small_groups import Lease
-from tonnage.whatif.doctor.findings import Severity
+from tonnage.whatif.doctor.facts import Severity
 
 _NAMES: Final = {
     Severity.ERROR: """

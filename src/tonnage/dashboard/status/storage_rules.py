@@ -16,10 +16,9 @@ from tonnage.dashboard.wire import CapacityRow, VolumeRow
 from tonnage.objects.meta import Key, Object
 from tonnage.scheduler.storage_totals import ClassTotals
 from tonnage.whatif.doctor.capacity_checks import missing_node_findings
+from tonnage.whatif.doctor.class_checks import leftover_findings
 from tonnage.whatif.doctor.driver_checks import attach_findings, registration_findings, unpublished_findings
-from tonnage.whatif.doctor.facts import Facts
-from tonnage.whatif.doctor.findings import Finding
-from tonnage.whatif.doctor.leftover_checks import leftover_findings
+from tonnage.whatif.doctor.facts import Facts, Finding
 from tonnage.whatif.page import bytes_text, count_text, named
 
 MADE_S: Final = 120.0

@@ -29,7 +29,7 @@ from tonnage.dashboard.status.storage_rules import (
 )
 from tonnage.dashboard.wire import PodRow, VolumeRow
 from tonnage.scheduler.storage_totals import ClassTotals
-from tonnage.whatif.doctor.findings import WORST_FIRST, Severity
+from tonnage.whatif.doctor.facts import WORST_FIRST, Severity
 
 SHOWN: Final = 5
 """How many troubles of one kind are shown by themselves."""

@@ -3,5 +3,5 @@
     server.py (asks) ──► Facts ──► checks (one file a group, pure functions) ──► findings ──► Examination
                                      └── switch.py drives two engines                as text, JSON, HTML
 
-Every finding has a stable name, a severity, the object it is about and a remedy; `findings.py` is the table.
+Every finding has a stable name, a severity, the object it is about and a remedy; `facts.py` has the table.
 """

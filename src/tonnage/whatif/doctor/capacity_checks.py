@@ -43,8 +43,7 @@ from tonnage.scheduling.volumes.capacity.pools import (
     rebuilds_volumes,
     volume_limit,
 )
-from tonnage.whatif.doctor.facts import Facts
-from tonnage.whatif.doctor.findings import CATALOGUE, WEAKER, Finding
+from tonnage.whatif.doctor.facts import CATALOGUE, WEAKER, Facts, Finding
 from tonnage.whatif.page import named
 
 REFRESH: Final = timedelta(minutes=2)

@@ -18,8 +18,7 @@ from tonnage.scheduling.volumes.capacity.pools import (
     rebuilds_volumes,
 )
 from tonnage.whatif.doctor.capacity_checks import SOURCES_OF_POOLS, CapacityLayout, DriverFigures
-from tonnage.whatif.doctor.facts import FactAnswer, Facts
-from tonnage.whatif.doctor.findings import CATALOGUE, NOTHING, WEAKER, Finding
+from tonnage.whatif.doctor.facts import CATALOGUE, NOTHING, WEAKER, FactAnswer, Facts, Finding
 from tonnage.whatif.page import named
 
 _NO_PROVISIONER = "kubernetes.io/no-provisioner"

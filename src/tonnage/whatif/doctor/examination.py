@@ -14,18 +14,18 @@ from tonnage.printable import assembled, text
 from tonnage.scheduling.configuration.configuration import Configuration
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.whatif.doctor.capacity_checks import DriverFigures, Provisioning, capacity_findings, figures_of
-from tonnage.whatif.doctor.class_checks import class_findings
+from tonnage.whatif.doctor.class_checks import class_findings, leftover_findings, pending_findings
 from tonnage.whatif.doctor.driver_checks import attach_findings, driver_findings
-from tonnage.whatif.doctor.facts import Facts
-from tonnage.whatif.doctor.findings import NOTHING, WORST_FIRST, Finding, Severity
-from tonnage.whatif.doctor.leftover_checks import leftover_findings, pending_findings
-from tonnage.whatif.doctor.recommendation import Recommendation, configuration_finding, recommendation_of
+from tonnage.whatif.doctor.facts import NOTHING, WORST_FIRST, Facts, Finding, Severity
 from tonnage.whatif.doctor.server import access_findings, server_findings
 from tonnage.whatif.doctor.switch import (
+    Recommendation,
     SwitchComparison,
     compare_running,
     compare_waiting,
+    configuration_finding,
     pods_with_claims,
+    recommendation_of,
     switch_findings,
 )
 from tonnage.whatif.explain import DecisionSequence

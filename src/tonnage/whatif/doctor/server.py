@@ -29,9 +29,12 @@ from tonnage.objects.resources import ACCESS_REVIEWS, SUBJECT_ACCESS_REVIEWS
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity
 from tonnage.objects.users import User, service_account_user
 from tonnage.whatif.doctor.facts import (
+    CATALOGUE,
     LEASE_NAMESPACE,
+    WEAKER,
     FactAnswer,
     Facts,
+    Finding,
     GateSign,
     GrantedAccess,
     Permission,
@@ -41,7 +44,6 @@ from tonnage.whatif.doctor.facts import (
     scheduler_accounts,
     scheduler_permissions,
 )
-from tonnage.whatif.doctor.findings import CATALOGUE, WEAKER, Finding
 from tonnage.whatif.page import named
 
 _STORAGE_SCHEMA: Final = "/openapi/v3/apis/storage.k8s.io/v1"

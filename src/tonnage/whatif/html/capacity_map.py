@@ -14,8 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tonnage.whatif.html.charts import WIDTH, Table, coordinate, figure, svg
-from tonnage.whatif.html.page import Html, element, joined, paragraph
+from tonnage.whatif.html.charts import WIDTH, Html, Table, coordinate, element, figure, joined, paragraph, svg
 from tonnage.whatif.page import byte_ticks, bytes_text, count_text
 
 Disk = Mapping[str, Any]

@@ -13,8 +13,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from tonnage.whatif.html.capacity_map import capacity_map, scales_of
-from tonnage.whatif.html.charts import WHOLE, Axis, Table, bar_chart, details, table
-from tonnage.whatif.html.page import Html, HtmlPage, element, lines, paragraph
+from tonnage.whatif.html.charts import (
+    WHOLE,
+    Axis,
+    Html,
+    HtmlPage,
+    Table,
+    bar_chart,
+    details,
+    element,
+    lines,
+    paragraph,
+    table,
+)
 from tonnage.whatif.html.simulate_page import simulate_page
 from tonnage.whatif.page import byte_ticks, bytes_text, count_text, number_text
 

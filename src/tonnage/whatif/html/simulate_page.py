@@ -6,8 +6,20 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tonnage.whatif.html.capacity_map import capacity_map, scales_of
-from tonnage.whatif.html.charts import WHOLE, Axis, Series, Table, bar_chart, details, line_chart, table
-from tonnage.whatif.html.page import Html, HtmlPage, element, paragraph
+from tonnage.whatif.html.charts import (
+    WHOLE,
+    Axis,
+    Html,
+    HtmlPage,
+    Series,
+    Table,
+    bar_chart,
+    details,
+    element,
+    line_chart,
+    paragraph,
+    table,
+)
 from tonnage.whatif.page import (
     bytes_text,
     count_text,
