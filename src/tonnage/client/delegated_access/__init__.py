@@ -13,18 +13,15 @@ class OpenPaths:
     """Paths open to everyone. A `*` is allowed only at the end, for any rest. Raises TonnageError for one elsewhere."""
 
     def __init__(self, paths: Sequence[str]) -> None:
-        self._whole: set[str] = set()
-        self._begin: list[str] = []
-        for path in (each.removeprefix("/") for each in paths):
+        bare = [path.removeprefix("/") for path in paths]
+        for path in bare:
             if "*" in path[:-1]:
                 raise TonnageError(
                     f'only trailing * allowed in "{path}"', hint="see --authorization-always-allow-paths"
                 )
-            if path.endswith("*"):
-                self._begin.append(path[:-1])
-            else:
-                self._whole.add(path)
+        self._whole = frozenset(path for path in bare if not path.endswith("*"))
+        self._beginnings = tuple(path[:-1] for path in bare if path.endswith("*"))
 
     def has(self, path: str) -> bool:
         bare = path.removeprefix("/")
-        return bare in self._whole or any(bare.startswith(begin) for begin in self._begin)
+        return bare in self._whole or bare.startswith(self._beginnings)

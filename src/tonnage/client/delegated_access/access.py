@@ -19,7 +19,6 @@ import hmac
 import logging
 import random
 import secrets
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -34,7 +33,7 @@ from multidict import CIMultiDictProxy
 
 from tonnage.client.config.connection import ServerConnection
 from tonnage.client.delegated_access import OPEN_PATHS, OpenPaths
-from tonnage.client.delegated_access.authorities import Authorities, AuthoritySources, FollowedAuthorities, FrontProxies
+from tonnage.client.delegated_access.authorities import AuthoritySources, FollowedAuthorities, FrontProxies
 from tonnage.client.delegated_access.reviews import AccessAnswer, ExpiringCache, ReviewFailed, Reviews
 from tonnage.client.transport.http_transport import HttpTransport
 from tonnage.client.transport.wire import Transport
@@ -121,65 +120,6 @@ class TokenAuthenticator:
         self._asked.pop(digest, None)
         if not done.cancelled():
             done.exception()  # every waiting caller has it; when all have hung up, nobody needs it
-
-
-@dataclass(frozen=True, slots=True)
-class DelegatedAuthenticator:
-    """Finds the user of a request. `authorities` gives the current CAs; tokens may be off."""
-
-    _authorities: Callable[[], Authorities]
-    _tokens: TokenAuthenticator | None
-    _clock: Clock
-
-    async def user_of(self, request: web.BaseRequest) -> User:
-        """Raises Unauthenticated."""
-        problems: list[str] = []
-        try:
-            peer = peer_certificates(request)
-            user = self._by_certificate(peer, request.headers, problems) if peer else None
-            if user is not None:
-                return user.authenticated()
-        except InvalidCertificate as exc:
-            problems.append(str(exc))
-        token = bearer_token(request.headers.get("Authorization", ""))
-        if token and self._tokens is not None:
-            try:
-                user = await self._tokens.user_of(token)
-                if user is not None:
-                    return user.authenticated()
-                problems.append("invalid bearer token")
-            except ReviewFailed as exc:
-                _log.warning("A token cannot be checked: %s", exc.message)
-                problems.append(exc.message)
-        if problems:
-            raise Unauthenticated("; ".join(problems))
-        return NOBODY
-
-    def _by_certificate(
-        self, peer: list[x509.Certificate], headers: CIMultiDictProxy[str], problems: list[str]
-    ) -> User | None:
-        """The user of a front proxy, or of the certificate itself. Raises InvalidCertificate."""
-
-        def check(authorities: bytes) -> None:
-            judged(peer[0], certificates_of(authorities), shown_beside=peer[1:]).check(self._clock.now())
-
-        authorities = self._authorities()
-        proxies = authorities.front_proxies
-        if proxies.ca_pem:
-            try:
-                check(proxies.ca_pem)
-            except InvalidCertificate as exc:
-                problems.append(f"the certificate is not one of a front proxy: {exc}")
-            else:
-                if proxies.allowed_names and (name := common_name(peer[0])) not in proxies.allowed_names:
-                    problems.append(f"x509: subject with cn={name} is not in the allowed list")
-                elif (said := user_of_headers(proxies, headers)) is not None:
-                    return said
-        if authorities.client_ca_pem:
-            check(authorities.client_ca_pem)
-            name, uid, groups, credential = subject_of(peer[0])
-            return User(name, uid, groups, {CREDENTIAL_ID: (credential,)}) if name else None
-        return None
 
 
 def user_of_headers(proxies: FrontProxies, headers: CIMultiDictProxy[str]) -> User | None:
@@ -281,7 +221,7 @@ class DelegatedAccess:
             reviews = Reviews(first, clock=clock, rng=rng)
             self._tokens = TokenAuthenticator(reviews, ttl_s=settings.token_ttl_s, clock=clock)
         self._authorities = FollowedAuthorities(settings.authorities, first, clock=clock, rng=rng)
-        self._authenticator = DelegatedAuthenticator(lambda: self._authorities.current, self._tokens, clock)
+        self._clock = clock
         self._authorizer = DelegatedAuthorizer(
             Reviews(second, clock=clock, rng=rng) if second is not None else None,
             allow_ttl_s=settings.allow_ttl_s,
@@ -313,7 +253,7 @@ class DelegatedAccess:
         if self._open.has(path):
             return None
         try:
-            user = await self._authenticator.user_of(request)
+            user = await self._user_of(request)
         except Unauthenticated as exc:
             _log.info("Unable to authenticate the request: %s", exc)
             return _status(401, "Unauthorized", "Unauthorized")
@@ -326,6 +266,56 @@ class DelegatedAccess:
             told = escape(f'Internal Server Error: "{request.path_qs}": {exc.message}', quote=False)
             return web.Response(status=500, text=f"{told}\n", headers={**_HEADERS, "X-Content-Type-Options": "nosniff"})
         return None if answer.allowed else _forbidden(user, verb, path, answer.reason)
+
+    async def _user_of(self, request: web.BaseRequest) -> User:
+        """Raises Unauthenticated."""
+        problems: list[str] = []
+        try:
+            peer = peer_certificates(request)
+            user = self._by_certificate(peer, request.headers, problems) if peer else None
+            if user is not None:
+                return user.authenticated()
+        except InvalidCertificate as exc:
+            problems.append(str(exc))
+        token = bearer_token(request.headers.get("Authorization", ""))
+        if token and self._tokens is not None:
+            try:
+                user = await self._tokens.user_of(token)
+                if user is not None:
+                    return user.authenticated()
+                problems.append("invalid bearer token")
+            except ReviewFailed as exc:
+                _log.warning("A token cannot be checked: %s", exc.message)
+                problems.append(exc.message)
+        if problems:
+            raise Unauthenticated("; ".join(problems))
+        return NOBODY
+
+    def _by_certificate(
+        self, peer: list[x509.Certificate], headers: CIMultiDictProxy[str], problems: list[str]
+    ) -> User | None:
+        """The user of a front proxy, or of the certificate itself. Raises InvalidCertificate."""
+
+        def check(authorities: bytes) -> None:
+            judged(peer[0], certificates_of(authorities), shown_beside=peer[1:]).check(self._clock.now())
+
+        authorities = self._authorities.current
+        proxies = authorities.front_proxies
+        if proxies.ca_pem:
+            try:
+                check(proxies.ca_pem)
+            except InvalidCertificate as exc:
+                problems.append(f"the certificate is not one of a front proxy: {exc}")
+            else:
+                if proxies.allowed_names and (name := common_name(peer[0])) not in proxies.allowed_names:
+                    problems.append(f"x509: subject with cn={name} is not in the allowed list")
+                elif (said := user_of_headers(proxies, headers)) is not None:
+                    return said
+        if authorities.client_ca_pem:
+            check(authorities.client_ca_pem)
+            name, uid, groups, credential = subject_of(peer[0])
+            return User(name, uid, groups, {CREDENTIAL_ID: (credential,)}) if name else None
+        return None
 
 
 def _forbidden(user: User, verb: str, path: str, reason: str) -> web.Response:
