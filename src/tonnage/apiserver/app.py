@@ -240,7 +240,7 @@ class Application:
             try:
                 with fenced(fence):
                     response = await self._handler(call)(self.registry, call)
-                if call.resource is CRDS and not reads:
+                if call.at.resource is CRDS and not reads:
                     await self.lifecycle.try_to_settle()  # so that the object is there when the answer arrives
                 return response
             finally:
@@ -260,16 +260,16 @@ class Application:
             self._bodies.release(body)
 
     def _handler(self, call: Call) -> Verb:
-        if call.resource.group in REVIEW_GROUPS:
-            if call.resource in AUTHORIZATION_REVIEWS:
+        if call.at.resource.group in REVIEW_GROUPS:
+            if call.at.resource in AUTHORIZATION_REVIEWS:
                 return reviews.review
-            if call.resource is TOKEN_REVIEWS:
+            if call.at.resource is TOKEN_REVIEWS:
                 return partial(reviews.review_token, self.authenticator)
-            if call.resource is SELF_REVIEWS:
+            if call.at.resource is SELF_REVIEWS:
                 return reviews.review_self
-        if call.subresource == "token":
+        if call.at.subresource == "token":
             return partial(reviews.create_token, self.authenticator.accounts)
-        return subresources.VERBS.get((call.subresource, call.verb)) or _VERBS[call.verb]
+        return subresources.VERBS.get((call.at.subresource, call.verb)) or _VERBS[call.verb]
 
     async def _watch(self, request: web.BaseRequest, call: Call) -> web.StreamResponse:
         loop, connection = asyncio.get_running_loop(), connection_of(request)

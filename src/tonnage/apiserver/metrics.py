@@ -92,7 +92,7 @@ class RequestMetrics:
         values = self._values(call, applies)
         child = self._children.get(values)
         if child is None:
-            if (call.resource.group, call.resource.version, call.resource.plural) not in BY_PATH:
+            if (call.at.resource.group, call.at.resource.version, call.at.resource.plural) not in BY_PATH:
                 self._forget_gone()
             child = self._children[values] = (self._duration.labels(*values), {})
         histogram, by_code = child
@@ -112,7 +112,7 @@ class RequestMetrics:
         return self._longrunning.labels(component, group, resource, scope, subresource, verb, version)
 
     def events_of(self, call: Call) -> Counter:
-        return self._watch_events.labels(call.resource.group, call.resource.plural, call.resource.version)
+        return self._watch_events.labels(call.at.resource.group, call.at.resource.plural, call.at.resource.version)
 
     def _forget_gone(self) -> None:
         """Remove the metrics of custom resources that are no longer served."""

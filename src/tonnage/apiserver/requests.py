@@ -127,22 +127,6 @@ class Call:
     def content_type(self) -> str:
         return self.headers.get("Content-Type", "")
 
-    @property
-    def resource(self) -> Resource:
-        return self.at.resource
-
-    @property
-    def namespace(self) -> str:
-        return self.at.namespace
-
-    @property
-    def name(self) -> str:
-        return self.at.name
-
-    @property
-    def subresource(self) -> str:
-        return self.at.subresource
-
 
 @dataclass(slots=True)
 class Response:

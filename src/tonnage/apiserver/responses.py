@@ -108,7 +108,7 @@ def negotiated(call: Call) -> Representation:
     return negotiate(
         call.headers.get("Accept", ""),
         as_stream=call.verb == "watch",
-        has_table=call.subresource not in _WITHOUT_TABLE and is_stored(call.resource),
+        has_table=call.at.subresource not in _WITHOUT_TABLE and is_stored(call.at.resource),
     )
 
 
@@ -127,9 +127,9 @@ def of_object(call: Call, document: bytes, *, now: datetime, code: int = 200) ->
     """One object of the call's resource."""
     chosen = negotiated(call)
     if chosen.form == "object":
-        return _response(call, chosen, stored_documents.served_bytes(call.resource, document), code)
+        return _response(call, chosen, stored_documents.served_bytes(call.at.resource, document), code)
     if chosen.form == "metadata list":
-        found = _go_type(call.resource)
+        found = _go_type(call.at.resource)
         raise NotAcceptable(
             f"you requested PartialObjectMetadataList, but the requested object is not a list ({found})"
         )
@@ -138,8 +138,8 @@ def of_object(call: Call, document: bytes, *, now: datetime, code: int = 200) ->
         return _response(call, chosen, encode(partial_metadata(doc, chosen.api_version)), code)
     head = {"resourceVersion": doc["metadata"].get("resourceVersion", "")}
     shown = table(
-        call.resource,
-        [stored_documents.served(call.resource, doc)],
+        call.at.resource,
+        [stored_documents.served(call.at.resource, doc)],
         now=now,
         list_metadata=head,
         include=include_of(call),
@@ -150,7 +150,7 @@ def of_object(call: Call, document: bytes, *, now: datetime, code: int = 200) ->
 
 def of_list(call: Call, documents: Sequence[bytes], head: Doc, *, now: datetime) -> Response:
     """A list of the call's resource. Stored bytes are joined without decoding if the client wants plain objects."""
-    chosen, resource = negotiated(call), call.resource
+    chosen, resource = negotiated(call), call.at.resource
     if chosen.form == "object":
         if not stored_documents.is_served_as_stored(resource):
             documents = [stored_documents.served_bytes(resource, document) for document in documents]

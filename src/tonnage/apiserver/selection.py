@@ -31,8 +31,8 @@ Matches = Callable[[StoreRecord], bool]
 
 def scope(call: Call) -> str:
     """The store prefix of the call's collection: one namespace, or all."""
-    prefix = call.resource.store_prefix
-    return f"{prefix}{call.namespace}/" if call.namespace and call.resource.namespaced else prefix
+    prefix = call.at.resource.store_prefix
+    return f"{prefix}{call.at.namespace}/" if call.at.namespace and call.at.resource.namespaced else prefix
 
 
 def matcher(strategy: Strategy, call: Call, options: ListOptions) -> Matches:
@@ -40,7 +40,7 @@ def matcher(strategy: Strategy, call: Call, options: ListOptions) -> Matches:
 
     It keeps only the selectors of the options: a watch holds it for an hour.
     """
-    resource, custom = call.resource, call.resource if isinstance(call.resource, CustomResource) else None
+    resource, custom = call.at.resource, call.at.resource if isinstance(call.at.resource, CustomResource) else None
     labels = options.labels if options.labels is not None and not options.labels.is_empty else None
     fields = options.fields if options.fields is not None and options.fields.terms else None
     names: Mapping[str, str] = {}
@@ -48,7 +48,7 @@ def matcher(strategy: Strategy, call: Call, options: ListOptions) -> Matches:
         names = _stored_names(strategy, resource, fields) if custom is None else _custom_names(custom, fields)
     by_fields = fields.matcher if fields is not None else None
     # For the old /watch/…/name path, or a selector for one name, the key decides, and no document is decoded.
-    name = call.name or (fields.required("metadata.name") if fields is not None else None)
+    name = call.at.name or (fields.required("metadata.name") if fields is not None else None)
     suffix = f"/{name}" if name else ""
     of_definition = custom if custom is not None and any(not field.startswith("metadata.") for field in names) else None
 

@@ -40,12 +40,12 @@ APPLY = "application/apply-patch+yaml"
 
 async def applied(registry: Registry, call: Call, options: WriteOptions) -> Written:
     """The object after the call's configuration is applied. Raises Conflict, and the errors of a write."""
-    resource, is_large = call.resource, bodies.is_large(call.body, APPLY)
+    resource, is_large = call.at.resource, bodies.is_large(call.body, APPLY)
     config = await registry.work(is_large, lambda: _configuration(call, options.field_validation))
 
     def applied_to(live: Doc | None) -> Doc:
         if isinstance(resource, CustomResource) and not fits(resource.struct, live):
-            about = f"{call.namespace}/{call.name}; {resource.api_version}, Kind={resource.kind}"
+            about = f"{call.at.namespace}/{call.at.name}; {resource.api_version}, Kind={resource.kind}"
             told = "it has values of other types than its schema says now"
             raise api_errors.UnknownReason(f"failed to create typed live object ({about}): {told}")
         doc = apply(
@@ -55,9 +55,9 @@ async def applied(registry: Registry, call: Call, options: WriteOptions) -> Writ
             manager=options.manager,
             force=options.force,
             api_version=resource.api_version,
-            subresource=call.subresource,
+            subresource=call.at.subresource,
             now=registry.now(),
-            reset_fields=reset_fields_of(resource, call.subresource),
+            reset_fields=reset_fields_of(resource, call.at.subresource),
             api_versions=api_versions_of(resource),
         )
         try:
@@ -67,7 +67,7 @@ async def applied(registry: Registry, call: Call, options: WriteOptions) -> Writ
         meta = doc.setdefault("metadata", {})
         if live is None and meta.get("uid"):
             told = f"uid mismatch: the provided object specified uid {meta['uid']}, and no existing object was found"
-            raise api_errors.conflict(resource, call.name, told)
+            raise api_errors.conflict(resource, call.at.name, told)
         check_name(call, doc)
         merge_owners(call, doc)
         return doc
@@ -78,7 +78,7 @@ async def applied(registry: Registry, call: Call, options: WriteOptions) -> Writ
     try:
         return await registry.change(call.at, change, options, is_tracked=False, is_large=is_large)
     except NotFound:
-        if call.subresource:
+        if call.at.subresource:
             raise
         doc = await registry.work(is_large, lambda: to_stored(resource, applied_to(None)))
         return await create_missing(registry, call, doc, options, is_tracked=False, is_large=is_large)
@@ -88,7 +88,7 @@ def _configuration(call: Call, validation: str) -> Doc:
     if call.body.strip() in (b"", b"null"):
         return {}  # refused soon: it names no kind
     try:
-        config = bodies.read_document(call.body, APPLY, must_be=call.resource.kind)
+        config = bodies.read_document(call.body, APPLY, must_be=call.at.resource.kind)
     except BadRequest as exc:
         raise BadRequest(f"error decoding YAML: {exc.message.rpartition('version/kind; ')[2]}") from exc
     if validation != "Ignore" and (twice := duplicate_keys(call.body.decode(errors="replace"), config)):
@@ -117,11 +117,11 @@ async def patch(registry: Registry, call: Call) -> Response:
     said = await registry.work(is_large, lambda: read_patch(call))
 
     def change(old: Doc) -> Doc:
-        doc = said.patched(schema_of_resource(call.resource), from_stored(call.resource, old))
+        doc = said.patched(schema_of_resource(call.at.resource), from_stored(call.at.resource, old))
         _admit_patched(call, said, doc, options.field_validation)
         check_name(call, doc)
         merge_owners(call, doc)
-        return to_stored(call.resource, doc)
+        return to_stored(call.at.resource, doc)
 
     written = await registry.change(call.at, change, options, is_large=is_large)
     return await respond_written(registry, call, written)
@@ -149,7 +149,7 @@ class Patch:
 def read_patch(call: Call) -> Patch:
     """The patch in a call's body. Raises UnsupportedMediaType, or BadRequest for bad JSON."""
     media = bodies.media_type(call.content_type)
-    if isinstance(call.resource, CustomResource) and media not in (JSON, MERGE):
+    if isinstance(call.at.resource, CustomResource) and media not in (JSON, MERGE):
         raise bodies.unsupported((JSON, MERGE, APPLY))  # no Go type defines how its lists merge
     if media not in (JSON, MERGE, STRATEGIC):
         raise UnsupportedMediaType("415: Unsupported Media Type")
@@ -179,16 +179,16 @@ def _unknown_in_operations(operations: Any) -> list[str]:
 def _admit_patched(call: Call, said: Patch, doc: Doc, validation: str) -> None:
     """Admit the result of a patch; upstream answers 422 here, with the whole text."""
     before = encode(doc)
-    if isinstance(call.resource, CustomResource):
-        bodies.check_custom_kind(doc, call.resource, before, is_patched=True)
+    if isinstance(call.at.resource, CustomResource):
+        bodies.check_custom_kind(doc, call.at.resource, before, is_patched=True)
     elif said.media != STRATEGIC:
         try:
-            bodies.check_kind(doc, call.resource)
+            bodies.check_kind(doc, call.at.resource)
         except BadRequest as exc:
-            why = exc.message.partition(f"cannot be handled as a {call.resource.kind}: ")[2]
+            why = exc.message.partition(f"cannot be handled as a {call.at.resource.kind}: ")[2]
             raise said.refused(before, why) from exc
     try:
-        findings = admit_as(call.resource, doc)
+        findings = admit_as(call.at.resource, doc)
     except Malformed as exc:
         raise said.refused(before, exc.message) from exc
     problems = [*said.problems, *(f'unknown field "{path}"' for path in sorted(findings.unknown))]

@@ -132,7 +132,7 @@ async def respond_list(registry: Registry, call: Call, documents: Sequence[bytes
     """A list in the requested form; a large one is built in a thread."""
     size = sum(map(len, documents))
     chosen = responses.negotiated(call)
-    is_joined = chosen.form == "object" and not chosen.yaml and is_served_as_stored(call.resource)
+    is_joined = chosen.form == "object" and not chosen.yaml and is_served_as_stored(call.at.resource)
     most = event_loop.LARGE_LIST_BYTES if is_joined else event_loop.LARGE_BYTES
     shape = partial(responses.of_list, call, documents, head, now=registry.clock.now())
     return await registry.work(size > most, shape)
@@ -140,7 +140,7 @@ async def respond_list(registry: Registry, call: Call, documents: Sequence[bytes
 
 async def select(registry: Registry, call: Call, options: ListOptions) -> tuple[list[StoreRecord], int, bool]:
     """The records of one page, their revision, and whether more may follow. Raises BadRequest, Expired, Timeout."""
-    store, matches = registry.store, matcher(registry.strategy(call.resource), call, options)
+    store, matches = registry.store, matcher(registry.strategy(call.at.resource), call, options)
     asked = revision(options.resource_version, of="list")
     after_key, at = "", store.revision
     if options.token:
@@ -199,9 +199,9 @@ class Watching:
 
     def __init__(self, registry: Registry, call: Call, rng: random.Random, *, started_at: float) -> None:
         self._registry = registry
-        self.resource = call.resource
+        self.resource = call.at.resource
         options = list_options(call.query, watch=True)
-        self._matches = matcher(registry.strategy(call.resource), call, options)
+        self._matches = matcher(registry.strategy(call.at.resource), call, options)
         self._options = replace(options, labels=None, fields=None)  # which may be long, and are in `_matches`
         self._scope = scope(call)
         self._encoder = _Encoder(registry, call)
@@ -326,15 +326,15 @@ def frame_of(event: StoreEvent, matches: Matches, encoder: _Encoder) -> bytes | 
 
 class _Encoder:
     def __init__(self, registry: Registry, call: Call) -> None:
-        self._resource: Resource = call.resource
+        self._resource: Resource = call.at.resource
         self._now = registry.clock.now
         chosen = responses.negotiated(call)
         form, self._api_version = chosen.form, chosen.api_version
         self._form = "metadata" if form == "metadata list" else form  # a stream has no lists
         self._include = responses.include_of(call) if self._form == "table" else "Metadata"
-        own, shape = stored_documents.is_served_as_stored(call.resource), call.resource.group
-        if isinstance(call.resource, CustomResource):
-            shape = f"{call.resource.api_version}/{call.resource.shape_id}"
+        own, shape = stored_documents.is_served_as_stored(call.at.resource), call.at.resource.group
+        if isinstance(call.at.resource, CustomResource):
+            shape = f"{call.at.resource.api_version}/{call.at.resource.shape_id}"
         self._share_as = f"{self._form}/{self._include}/{self._api_version}/{'' if own else shape}"
         self._is_plain = own and self._form == "object"
         self._with_columns = True

@@ -37,7 +37,7 @@ _EVERYTHING = (Rule(("*",), ("*",), ("*",)), Rule(("*",), non_resource_urls=("*"
 
 async def review(registry: Registry, call: Call) -> Response:
     """POST a review. Raises Invalid for a question about nothing, or about two things."""
-    options, resource = write_options(call), call.resource
+    options, resource = write_options(call), call.at.resource
 
     def answer() -> Response:
         doc = bodies.read_object(call.body, call.content_type, resource, options.field_validation, call.warnings)
@@ -45,7 +45,7 @@ async def review(registry: Registry, call: Call) -> Response:
             return responses.of_document(call, _rules(registry, doc, call.user), 201)
         meta = doc.setdefault("metadata", {})
         if resource.namespaced:
-            if meta.setdefault("namespace", call.namespace) != call.namespace:
+            if meta.setdefault("namespace", call.at.namespace) != call.at.namespace:
                 raise status.wrong_namespace()
         else:
             meta.pop("namespace", None)
@@ -78,7 +78,7 @@ def _rules(registry: Registry, doc: Doc, user: User) -> Doc:
 
 async def review_token(authenticator: Authenticator, registry: Registry, call: Call) -> Response:
     """POST tokenreviews. An unknown token is a normal answer. Raises BadRequest without a token."""
-    doc = await read_body(registry, call, write_options(call), call.resource)
+    doc = await read_body(registry, call, write_options(call), call.at.resource)
     spec = doc.get("spec", {})
     if not spec.get("token"):
         raise BadRequest("token is required for TokenReview in authentication")
@@ -94,7 +94,7 @@ async def review_token(authenticator: Authenticator, registry: Registry, call: C
 
 async def review_self(registry: Registry, call: Call) -> Response:
     """POST selfsubjectreviews: what `kubectl auth whoami` shows."""
-    doc = await read_body(registry, call, write_options(call), call.resource)
+    doc = await read_body(registry, call, write_options(call), call.at.resource)
     answer = {
         "kind": doc["kind"],
         "apiVersion": doc["apiVersion"],
@@ -111,14 +111,16 @@ async def create_token(tokens: ServiceAccountTokens, registry: Registry, call: C
     """POST serviceaccounts/{name}/token. Raises NotFound, Invalid, Conflict, BadRequest."""
     doc = await read_body(registry, call, write_options(call), TOKEN_REQUESTS)
     meta = doc.get("metadata", {})
-    for field, wanted in (("name", call.name), ("namespace", call.namespace)):
+    for field, wanted in (("name", call.at.name), ("namespace", call.at.namespace)):
         if meta.get(field, wanted) not in ("", wanted):
             told = f"must match the service account {field} if specified"
-            raise _invalid(call.name, invalid(f"metadata.{field}", meta[field], told))
-    account = decode(registry.read(Location(ACCOUNTS, call.namespace, call.name)).document)["metadata"]
+            raise _invalid(call.at.name, invalid(f"metadata.{field}", meta[field], told))
+    account = decode(registry.read(Location(ACCOUNTS, call.at.namespace, call.at.name)).document)["metadata"]
     if meta.get("uid") and meta["uid"] != account["uid"]:
         told = "the UID in the token request ({}) does not match the UID of the service account ({})"
-        raise _conflict(TOKEN_REQUESTS.group, TOKEN_REQUESTS.kind, call.name, told.format(meta["uid"], account["uid"]))
+        raise _conflict(
+            TOKEN_REQUESTS.group, TOKEN_REQUESTS.kind, call.at.name, told.format(meta["uid"], account["uid"])
+        )
     spec = doc.get("spec", {})
     seconds = spec.get("expirationSeconds")
     seconds = service_account_tokens.DEFAULT_SECONDS if seconds is None else seconds
@@ -150,8 +152,8 @@ async def create_token(tokens: ServiceAccountTokens, registry: Registry, call: C
         "apiVersion": TOKEN_REQUESTS.api_version,
         "metadata": {
             **meta,
-            "name": call.name,
-            "namespace": call.namespace,
+            "name": call.at.name,
+            "namespace": call.at.namespace,
             "uid": account["uid"],
             "creationTimestamp": rfc3339(now),
         },
@@ -170,10 +172,10 @@ def _bound(registry: Registry, call: Call, ref: Doc) -> Kubernetes:
         raise BadRequest(f"cannot bind token to object of type {group}/{version}, Kind={kind}")
     if not name:
         raise BadRequest("Name parameter required.")
-    found = decode(registry.read(Location(resource, call.namespace if resource.namespaced else "", name)).document)
-    if kind == "Pod" and found.get("spec", {}).get("serviceAccountName", "") != call.name:
+    found = decode(registry.read(Location(resource, call.at.namespace if resource.namespaced else "", name)).document)
+    if kind == "Pod" and found.get("spec", {}).get("serviceAccountName", "") != call.at.name:
         told = "to pod running with different serviceaccount name."
-        raise BadRequest(f'cannot bind token for serviceaccount "{call.name}" {told}')
+        raise BadRequest(f'cannot bind token for serviceaccount "{call.at.name}" {told}')
     uid = found["metadata"]["uid"]
     if ref.get("uid") and ref["uid"] != uid:
         told = f"the UID in the bound object reference ({ref['uid']}) does not match the UID in record."

@@ -45,7 +45,7 @@ async def create_binding(registry: Registry, call: Call) -> Response:
     """POST pods/{name}/binding, or bindings: the scheduler's decision becomes the pod's node."""
     options = write_options(call)
     binding = await _read(registry, call, BINDINGS, options)
-    name = call.name or dig(binding, "metadata", "name") or ""
+    name = call.at.name or dig(binding, "metadata", "name") or ""
     subresources.validate_binding(binding, name)
     node = registry.store.get(_NODES.key("", dig(binding, "target", "name") or ""))
     carry_topology(binding, decode(node.document) if node is not None else None)
@@ -53,7 +53,7 @@ async def create_binding(registry: Registry, call: Call) -> Response:
     def bound(pod: Doc) -> Doc:
         return subresources.bind(pod, binding, registry.gates, now=registry.now())
 
-    await registry.rewrite(Location(_PODS, call.namespace, name), bound, dry_run=options.dry_run)
+    await registry.rewrite(Location(_PODS, call.at.namespace, name), bound, dry_run=options.dry_run)
     return responses.of_document(call, status.created_nothing(), 201)
 
 
@@ -61,7 +61,7 @@ async def create_eviction(registry: Registry, call: Call) -> Response:
     """POST pods/{name}/eviction: a deletion that asks the pod's disruption budget first."""
     options = write_options(call)
     eviction = await _read(registry, call, EVICTIONS, options)
-    subresources.validate_eviction(eviction, call.name)
+    subresources.validate_eviction(eviction, call.at.name)
     for tries_left in reversed(range(_EVICTION_TRIES)):
         pod = decode(registry.read(call.at).document)
         decision = await _judge(registry, call, pod, eviction, options)
@@ -82,7 +82,7 @@ async def create_eviction(registry: Registry, call: Call) -> Response:
 async def _judge(
     registry: Registry, call: Call, pod: Doc, eviction: Doc, options: WriteOptions
 ) -> subresources.EvictionDecision:
-    documents = [record.document for record in registry.store.list(f"{_BUDGETS.store_prefix}{call.namespace}/")]
+    documents = [record.document for record in registry.store.list(f"{_BUDGETS.store_prefix}{call.at.namespace}/")]
     dry_run = ["All"] if options.dry_run else []
 
     def judged() -> subresources.EvictionDecision:
@@ -104,7 +104,7 @@ async def _carry_out(registry: Registry, call: Call, decision: subresources.Evic
                 raise _BudgetMoved
             return charged
 
-        await registry.rewrite(Location(_BUDGETS, call.namespace, charged["metadata"]["name"]), charge)
+        await registry.rewrite(Location(_BUDGETS, call.at.namespace, charged["metadata"]["name"]), charge)
     if not wanted.dry_run:
         marked = await registry.rewrite(
             call.at, lambda pod: subresources.mark_disrupted(pod, decision.options, now=registry.now())
@@ -116,14 +116,14 @@ async def _carry_out(registry: Registry, call: Call, decision: subresources.Evic
 
 async def get_scale(registry: Registry, call: Call) -> Response:
     doc = decode(registry.read(call.at).document)
-    return responses.of_document(call, _scale_of(doc, call.resource))
+    return responses.of_document(call, _scale_of(doc, call.at.resource))
 
 
 async def update_scale(registry: Registry, call: Call) -> Response:
     options = write_options(call)
     scale = await _read(registry, call, SCALES, options)
     check_name(call, scale)
-    return await _change_scale(registry, call, options, lambda old: _apply_scale(old, scale, call.resource))
+    return await _change_scale(registry, call, options, lambda old: _apply_scale(old, scale, call.at.resource))
 
 
 async def patch_scale(registry: Registry, call: Call) -> Response:
@@ -133,13 +133,13 @@ async def patch_scale(registry: Registry, call: Call) -> Response:
     schema = schema_of_resource(SCALES)
 
     def change(old: Doc) -> Doc:
-        scale = patch.patched(schema, _scale_of(old, call.resource, must_have=False))
+        scale = patch.patched(schema, _scale_of(old, call.at.resource, must_have=False))
         try:
             admit(schema, scale)
         except Malformed as exc:
             raise BadRequest(f'Scale in version "v1" cannot be handled as a Scale: {exc.message}') from exc
         check_name(call, scale)
-        return _apply_scale(old, scale, call.resource)
+        return _apply_scale(old, scale, call.at.resource)
 
     return await _change_scale(registry, call, write_options(call), change, is_large=is_large)
 
@@ -148,7 +148,7 @@ async def _change_scale(
     registry: Registry, call: Call, options: WriteOptions, change: Change, *, is_large: bool = False
 ) -> Response:
     written = await registry.change(call.at, change, options, is_large=is_large)
-    return responses.of_document(call, _scale_of(decode(written.document), call.resource))
+    return responses.of_document(call, _scale_of(decode(written.document), call.at.resource))
 
 
 def _scale_of(doc: Doc, resource: Resource, *, must_have: bool = True) -> Doc:
@@ -169,7 +169,7 @@ def _apply_scale(doc: Doc, scale: Doc, resource: Resource) -> Doc:
 async def update_finalize(registry: Registry, call: Call) -> Response:
     """PUT namespaces/{name}/finalize: the only way to remove a finalizer from a namespace's spec."""
     options = write_options(call)
-    doc = await _read(registry, call, call.resource, options)
+    doc = await _read(registry, call, call.at.resource, options)
     check_name(call, doc)
 
     def change(old: Doc) -> Doc:
@@ -184,7 +184,7 @@ async def update_finalize(registry: Registry, call: Call) -> Response:
 async def _read(registry: Registry, call: Call, kind: Resource, options: WriteOptions) -> Doc:
     """A body, mostly of another kind than the resource's, in the URL's namespace."""
     doc = await read_body(registry, call, options, kind)
-    if kind.namespaced and dig(doc, "metadata", "namespace") not in (None, "", call.namespace):
+    if kind.namespaced and dig(doc, "metadata", "namespace") not in (None, "", call.at.namespace):
         raise status.wrong_namespace()
     return doc
 

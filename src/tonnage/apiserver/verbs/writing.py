@@ -57,7 +57,7 @@ async def update(registry: Registry, call: Call) -> Response:
     try:
         written = await registry.change(call.at, replace, options, is_put=True, is_large=is_large)
     except NotFound:
-        if not registry.strategy(call.resource).create_on_update or call.subresource:
+        if not registry.strategy(call.at.resource).create_on_update or call.at.subresource:
             raise
         written = await create_missing(registry, call, doc, options, is_large=is_large)
     return await respond_written(registry, call, written)
@@ -67,7 +67,7 @@ async def create_missing(
     registry: Registry, call: Call, doc: Doc, options: WriteOptions, *, is_tracked: bool = True, is_large: bool
 ) -> Written:
     """Create the object that a PUT or an apply did not find. Raises Forbidden for users who may not create it."""
-    at, resource = call.at, call.resource
+    at, resource = call.at, call.at.resource
     asked = Attributes(
         call.user, "create", resource.group, resource.version, resource.plural, at.subresource, at.namespace, at.name
     )
@@ -86,9 +86,9 @@ async def respond_written(registry: Registry, call: Call, written: Written) -> R
 def check_name(call: Call, doc: Doc) -> None:
     """The name and namespace of body and URL must match; cluster-scoped kinds ignore the namespace."""
     meta = doc.get("metadata", {})
-    if meta.get("name", "") != call.name:
-        raise status.wrong_name(meta.get("name", ""), call.name)
-    if call.resource.namespaced and meta.get("namespace", call.namespace) != call.namespace:
+    if meta.get("name", "") != call.at.name:
+        raise status.wrong_name(meta.get("name", ""), call.at.name)
+    if call.at.resource.namespaced and meta.get("namespace", call.at.namespace) != call.at.namespace:
         raise status.wrong_namespace()
 
 
@@ -118,12 +118,14 @@ async def _read_own(registry: Registry, call: Call, options: WriteOptions) -> tu
     """The object of the call's resource in the body, and whether it is large."""
 
     def read() -> Doc:
-        doc = bodies.read_object(call.body, call.content_type, call.resource, options.field_validation, call.warnings)
+        doc = bodies.read_object(
+            call.body, call.content_type, call.at.resource, options.field_validation, call.warnings
+        )
         merge_owners(call, doc)
-        return to_stored(call.resource, doc)
+        return to_stored(call.at.resource, doc)
 
     is_large = bodies.is_large(call.body, call.content_type)
-    is_large = is_large or (isinstance(call.resource, CustomResource) and call.resource.is_large)
+    is_large = is_large or (isinstance(call.at.resource, CustomResource) and call.at.resource.is_large)
     doc = await registry.work(is_large, read)
     if bodies.media_type(call.content_type) == bodies.PROTOBUF:  # a few bytes may have become many objects
         is_large = is_large or event_loop.is_large(encode(doc))
@@ -155,11 +157,11 @@ class DeleteOptions:
 
 
 async def delete(registry: Registry, call: Call) -> Response:
-    options, resource = await _options(registry, call), call.resource
+    options, resource = await _options(registry, call), call.at.resource
     written = await options.remove(registry, call.at)
     if written.removed and not returns_deleted(resource):
         uid = decode(written.document)["metadata"]["uid"]
-        return responses.of_document(call, status.success(resource, call.name, uid))
+        return responses.of_document(call, status.success(resource, call.at.name, uid))
     return await respond(registry, call, written.document)
 
 
@@ -171,7 +173,7 @@ async def delete_collection(registry: Registry, call: Call) -> Response:
     for record in records:
         meta = decode(record.document)["metadata"]
         try:
-            await options.remove(registry, Location(call.resource, meta.get("namespace", ""), meta["name"]))
+            await options.remove(registry, Location(call.at.resource, meta.get("namespace", ""), meta["name"]))
         except NotFound:
             continue
         shown.append(record.document)
