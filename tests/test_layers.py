@@ -53,7 +53,7 @@ INNER_ROWS: dict[str, Rows] = {
     ),
     "client": (
         ("cache", "errors", "leadership", "rest", "throttle"),
-        ("config", "written_objects"),
+        ("config",),
         ("transport",),
         ("calls", "delegated_access", "program_pages"),
         ("http",),

@@ -18,12 +18,12 @@ import pytest
 from support.eventually import eventually_async
 from support.workload_stage import stage_in, workload
 from tonnage.apiserver.server import ServerSettings, serve
+from tonnage.client.cache import remove_finalizer
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.client.informers import Informers
 from tonnage.client.program import Runtime
 from tonnage.client.recorder import Recorder
-from tonnage.client.written_objects import remove_finalizer
 from tonnage.clock import SystemClock
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.garbage_collector import GarbageCollector

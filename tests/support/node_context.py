@@ -8,10 +8,9 @@ from typing import Any, cast
 
 from prometheus_client import CollectorRegistry
 
-from tonnage.client.cache import Cache
+from tonnage.client.cache import Cache, MutationCache
 from tonnage.client.http import Client
 from tonnage.client.recorder import Recorder
-from tonnage.client.written_objects import MutationCache
 from tonnage.clock import Clock
 from tonnage.node.context import NodeCaches, NodeContext, NodeFaults, NodeMetrics, PodIndex
 from tonnage.node.settings import NodeSettings

@@ -4,19 +4,22 @@ An object is added, updated any number of times, then deleted; an update or dele
 before it. An object recreated under another uid is a delete and an add. When a handler is called, the cache already
 shows the change. A handler that raises is logged; the others are called.
 
-An `Indexer` finds the objects of a cache by other keys. Make it before the handlers that use it.
+An `Indexer` finds the objects of a cache by other keys. Make it before the handlers that use it. `MutationCache` never
+lags behind what the program itself wrote.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Generic, Literal, TypeVar
+from typing import Final, Generic, Literal, TypeVar
 
 from tonnage import logs
+from tonnage.clock import Clock
 from tonnage.keyed import Shelf
 from tonnage.objects.codec import resource_of
-from tonnage.objects.meta import Key, Object
+from tonnage.objects.document import Doc
+from tonnage.objects.meta import Key, Object, revision_of
 
 T = TypeVar("T", bound=Object)
 
@@ -154,3 +157,71 @@ class Indexer(Generic[T]):
             self._indexed.take(index_key, key)
         for index_key in after - before:
             self._indexed.put(index_key, key, None)
+
+
+KEPT_S: Final = 300.0
+
+
+class MutationCache(Generic[T]):
+    """A view of an informer's cache that never lags behind this program's own writes. Mirrors client-go's.
+
+    The state with the higher resourceVersion wins, until the informer has reached the write, shows the object's
+    deletion, or five minutes have passed (a restored server counts from an older version). Versions that are no numbers
+    never win.
+    """
+
+    def __init__(self, objects: Cache[T], *, clock: Clock) -> None:
+        self._objects = objects
+        self._clock = clock
+        self._written: dict[Key, tuple[T, float]] = {}
+        objects.add_handlers(on_add=self._shown, on_update=lambda _, new: self._shown(new), on_delete=self._deleted)
+
+    def get(self, key: Key) -> T | None:
+        shown = self._objects.get(key)
+        if key not in self._written:
+            return shown
+        written, stored_at_s = self._written[key]
+        # The informer has no position while it reads the state.
+        reached = max(shown.metadata.revision if shown is not None else 0, revision_of(self._objects.resource_version))
+        is_caught_up = reached >= written.metadata.revision
+        if is_caught_up or self._clock.monotonic() - stored_at_s > KEPT_S:
+            del self._written[key]
+            return shown
+        return written
+
+    def store(self, written: T) -> T:
+        """Keep the answer of a create, update or patch, unless a later one is known. Returns `written`."""
+        known = self._written.get(written.key)
+        if known is None or written.metadata.revision >= known[0].metadata.revision:
+            self._written[written.key] = written, self._clock.monotonic()
+        return written
+
+    def forget(self, key: Key) -> None:
+        """Call it when the program has deleted the object itself."""
+        self._written.pop(key, None)
+
+    def _shown(self, shown: T) -> None:
+        self.get(shown.key)  # forgets the write if the informer has reached it
+
+    def _deleted(self, old: T) -> None:
+        found = self._written.get(old.key)
+        if found is not None and found[0].uid == old.uid:
+            del self._written[old.key]
+
+
+def add_finalizer(found: Object, name: str, *, annotations: Mapping[str, str] | None = None) -> Doc | None:
+    """A patch that adds the finalizer and the annotations; None when all exist. One from an old list conflicts."""
+    metadata: Doc = {}
+    if name not in found.metadata.finalizers:
+        metadata["finalizers"] = [*found.metadata.finalizers, name]
+    missing = {key: value for key, value in (annotations or {}).items() if found.metadata.annotations.get(key) != value}
+    if missing:
+        metadata["annotations"] = missing
+    return {"metadata": {"resourceVersion": found.metadata.resource_version, **metadata}} if metadata else None
+
+
+def remove_finalizer(found: Object, name: str) -> Doc | None:
+    if name not in found.metadata.finalizers:
+        return None
+    others = [other for other in found.metadata.finalizers if other != name]
+    return {"metadata": {"resourceVersion": found.metadata.resource_version, "finalizers": others}}

@@ -15,11 +15,10 @@ from typing import Literal
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from tonnage import logs
-from tonnage.client.cache import Cache, Indexer
+from tonnage.client.cache import Cache, Indexer, MutationCache
 from tonnage.client.http import Client
 from tonnage.client.metrics import WorkQueueMetrics
 from tonnage.client.recorder import Recorder
-from tonnage.client.written_objects import MutationCache
 from tonnage.clock import Clock
 from tonnage.csi.metrics import kubelet_calls
 from tonnage.errors import TonnageError

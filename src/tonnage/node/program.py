@@ -15,9 +15,9 @@ import random
 from contextlib import suppress
 from typing import Final, Self
 
+from tonnage.client.cache import MutationCache
 from tonnage.client.program import Program, Runtime
 from tonnage.client.reconciler import Reconciler
-from tonnage.client.written_objects import MutationCache
 from tonnage.clock import within
 from tonnage.faults import FaultFile
 from tonnage.node.attach_limits import AttachLimitUpdater

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tonnage.client.written_objects import remove_finalizer
+from tonnage.client.cache import remove_finalizer
 from tonnage.controllers.volumes.protection import pod_uses_claim
 from tonnage.node.context import VolumeLookup
 from tonnage.node.mounts.mount_plan import NotProcessed, plan_mounts, plan_volume

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tonnage.client.written_objects import add_finalizer, remove_finalizer
+from tonnage.client.cache import add_finalizer, remove_finalizer
 from tonnage.testing.storage_builders import claim
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.client.cache import Cache
-from tonnage.client.written_objects import KEPT_S, MutationCache
+from tonnage.client.cache import KEPT_S, Cache, MutationCache
 from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import PersistentVolumeClaim
 from tonnage.testing.storage_builders import claim

@@ -26,9 +26,8 @@ from tonnage.behaviour.volumes.attach_detach_plan import (
     needs_attaching,
     plan,
 )
-from tonnage.client.cache import Indexer
+from tonnage.client.cache import Indexer, MutationCache
 from tonnage.client.recorder import reference_to
-from tonnage.client.written_objects import MutationCache
 from tonnage.controllers.controller_context import (
     ControllerContext,
     DeduplicatingRecorder,

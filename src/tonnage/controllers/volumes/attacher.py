@@ -15,8 +15,7 @@ from typing import Final
 
 from tonnage import logs
 from tonnage.backoff import Backoff
-from tonnage.client.cache import Indexer
-from tonnage.client.written_objects import MutationCache, add_finalizer, remove_finalizer
+from tonnage.client.cache import Indexer, MutationCache, add_finalizer, remove_finalizer
 from tonnage.controllers.controller_context import (
     AttacherHere,
     ControllerContext,

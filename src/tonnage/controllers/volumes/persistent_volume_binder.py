@@ -22,8 +22,7 @@ from typing import Final, TypeVar
 from tonnage import logs
 from tonnage.backoff import jittered
 from tonnage.behaviour.volumes import binding_plan
-from tonnage.client.cache import Indexer
-from tonnage.client.written_objects import MutationCache
+from tonnage.client.cache import Indexer, MutationCache
 from tonnage.controllers.controller_context import (
     ControllerContext,
     DeduplicatingRecorder,

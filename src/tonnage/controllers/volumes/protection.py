@@ -13,10 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tonnage import logs
-from tonnage.client.cache import Indexer
+from tonnage.client.cache import Indexer, add_finalizer, remove_finalizer
 from tonnage.client.http import Client
 from tonnage.client.reconciler import Reconciler
-from tonnage.client.written_objects import add_finalizer, remove_finalizer
 from tonnage.controllers.controller_context import ControllerContext, QueueController
 from tonnage.errors import Conflict, NotFound
 from tonnage.objects.core_v1 import PV_PROTECTION, PVC_PROTECTION, PersistentVolume, PersistentVolumeClaim, Pod

@@ -20,7 +20,7 @@ import msgspec
 from tonnage import logs
 from tonnage.behaviour.workloads import job_plan, job_pods
 from tonnage.behaviour.workloads.pod_states import earliest
-from tonnage.client.written_objects import remove_finalizer
+from tonnage.client.cache import remove_finalizer
 from tonnage.clock import StampAges
 from tonnage.controllers.controller_context import ControllerContext, QueueController
 from tonnage.controllers.workloads.workload_controller import RESYNC_S, WorkloadController

@@ -18,9 +18,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tonnage import logs
-from tonnage.client.cache import Cache
+from tonnage.client.cache import Cache, remove_finalizer
 from tonnage.client.http import Client
-from tonnage.client.written_objects import remove_finalizer
 from tonnage.errors import Conflict, Forbidden, NotFound, TonnageError
 from tonnage.objects.core_v1 import (
     SELECTED_NODE,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from tonnage.client.written_objects import add_finalizer
+from tonnage.client.cache import add_finalizer
 from tonnage.csi import csi_pb2 as csi
 from tonnage.errors import ApiError, TonnageError
 from tonnage.objects import codec
