@@ -27,7 +27,7 @@ from apiserver import CONFIG_MAP, pod
 from budgets import figure
 
 from tonnage.apiserver.bootstrap import bootstrap
-from tonnage.apiserver.options import WriteOptions
+from tonnage.apiserver.requests import WriteOptions
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Location
 from tonnage.clock import SystemClock

@@ -18,8 +18,7 @@ from typing import Any
 import pytest
 
 from tonnage.apiserver import selection
-from tonnage.apiserver.options import ListOptions
-from tonnage.apiserver.requests import Call, Location
+from tonnage.apiserver.requests import Call, ListOptions, Location
 from tonnage.apiserver.selection import index_for
 from tonnage.apiserver.verbs import reading
 from tonnage.clock import VirtualClock

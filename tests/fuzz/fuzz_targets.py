@@ -29,7 +29,7 @@ from google.protobuf.message import DecodeError
 
 from support import driver_builders
 from tonnage.apiserver import bodies
-from tonnage.apiserver.options import list_options
+from tonnage.apiserver.requests import list_options
 from tonnage.apiserver.verbs import patching
 from tonnage.client import rest
 from tonnage.client.config import credentials, kubeconfig

@@ -16,7 +16,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from tonnage import metrics
-from tonnage.apiserver import health_checks, options, responses, status
+from tonnage.apiserver import health_checks, requests, responses, status
 from tonnage.apiserver.audit_log import AuditLog, note
 from tonnage.apiserver.authentication.authenticator import Authenticator
 from tonnage.apiserver.authentication.service_account_tokens import JWKS_PATH
@@ -26,9 +26,7 @@ from tonnage.apiserver.custom_lifecycle import DefinitionLifecycle
 from tonnage.apiserver.discovery import StaticDocuments
 from tonnage.apiserver.event_loop import Turn
 from tonnage.apiserver.metrics import AccessMetrics, RequestMetrics, show_audit_log, show_store
-from tonnage.apiserver.options import LONG_QUERY_CHARS, boolean, read_selectors
 from tonnage.apiserver.registry import Registry
-from tonnage.apiserver.requests import Call, Location, Response, is_about, locate, verb_of
 from tonnage.apiserver.responses import warning_headers
 from tonnage.apiserver.verbs import patching, reading, reviews, subresources, writing
 from tonnage.apiserver.verbs.reading import Watching
@@ -46,7 +44,7 @@ from tonnage.objects.users import NOBODY, User
 from tonnage.store.errors import FenceBroken, StoreError
 from tonnage.store.writes import fenced
 
-Verb = Callable[[Registry, Call], Awaitable[Response]]
+Verb = Callable[[Registry, requests.Call], Awaitable[requests.Response]]
 
 _VERBS: dict[str, Verb] = {
     "get": reading.get,
@@ -162,8 +160,8 @@ class Application:
             raise BadRequest("the URL has bytes in it that are neither ASCII nor percent-encoded text")
         if user is None and not self.anonymous_auth:
             return await self._other(request, NOBODY)  # probes need no credentials, and no rule for anonymous users
-        if len(request.query_string) > LONG_QUERY_CHARS:
-            await self.registry.workers.run(partial(read_selectors, request.query))
+        if len(request.query_string) > requests.LONG_QUERY_CHARS:
+            await self.registry.workers.run(partial(requests.read_selectors, request.query))
         asked = attributes_of(user or NOBODY, request.method, path, request.query)
         note(request, attributes=asked)
         if names_another(request.headers) and (wanted := wanted_user(list(request.headers.items()))) is not None:
@@ -172,7 +170,7 @@ class Application:
         note(request, attributes=asked, decision=decision)
         if not decision.allowed:
             raise forbidden(asked, decision.reason)
-        at = locate(path, self.registry.definitions.find)
+        at = requests.locate(path, self.registry.definitions.find)
         if at is None:
             return await self._other(request, asked.user)
         return await self._about_resource(request, at, asked)
@@ -184,17 +182,19 @@ class Application:
 
     # -- resources ----------------------------------------------------------------------------------------------------
 
-    async def _about_resource(self, request: web.BaseRequest, at: Location, asked: Attributes) -> web.StreamResponse:
+    async def _about_resource(
+        self, request: web.BaseRequest, at: requests.Location, asked: Attributes
+    ) -> web.StreamResponse:
         query = request.query
         custom = at.resource if isinstance(at.resource, CustomResource) else None
-        verb = verb_of(request.method, at, boolean(query, "watch") or False)
+        verb = requests.verb_of(request.method, at, requests.boolean(query, "watch") or False)
         if not verb or verb not in verbs_of(at.resource, at.subresource):
             if custom is not None:
                 raise status.verb_not_supported(custom, request.method, is_collection=not at.name)
             raise status.method_not_allowed()
-        if not is_about(asked, verb, at):
+        if not requests.is_about(asked, verb, at):
             raise status.no_such_resource()  # the verb would do something else than was authorized
-        call = Call(verb, at, query, request.headers, user=asked.user)
+        call = requests.Call(verb, at, query, request.headers, user=asked.user)
         if custom is not None and custom.deprecation_warning is not None:
             call.warnings.append(custom.deprecation_warning)
         responses.negotiated(call)  # refuse a form that the client cannot read, before anything happens
@@ -222,10 +222,10 @@ class Application:
         finally:
             self.metrics.done(call, applies, code, loop.time() - started_at)
 
-    async def _limited(self, request: web.BaseRequest, call: Call) -> Response:
+    async def _limited(self, request: web.BaseRequest, call: requests.Call) -> requests.Response:
         """Run a verb unless too many requests are running. Raises only ApiError."""
         reads = call.verb in ("get", "list")
-        fence = None if reads else options.fence_of(call.headers.get(LEASE_HEADER))
+        fence = None if reads else requests.fence_of(call.headers.get(LEASE_HEADER))
         if not reads and request.body_exists:
             call.body = await self._bodies.read(request)
         body = call.body
@@ -247,7 +247,7 @@ class Application:
                 self._reading -= reads
                 self._mutating -= not reads
         except FenceBroken as exc:
-            raise options.broken(call.headers[LEASE_HEADER], exc.record) from exc
+            raise requests.fence_broken(call.headers[LEASE_HEADER], exc.record) from exc
         except StoreError as exc:
             _log.error("%s %s: %s", request.method, request.path, exc)
             raise status.from_store(exc) from exc
@@ -259,7 +259,7 @@ class Application:
         finally:
             self._bodies.release(body)
 
-    def _handler(self, call: Call) -> Verb:
+    def _handler(self, call: requests.Call) -> Verb:
         if call.at.resource.group in REVIEW_GROUPS:
             if call.at.resource in AUTHORIZATION_REVIEWS:
                 return reviews.review
@@ -271,7 +271,7 @@ class Application:
             return partial(reviews.create_token, self.authenticator.accounts)
         return subresources.VERBS.get((call.at.subresource, call.verb)) or _VERBS[call.verb]
 
-    async def _watch(self, request: web.BaseRequest, call: Call) -> web.StreamResponse:
+    async def _watch(self, request: web.BaseRequest, call: requests.Call) -> web.StreamResponse:
         loop, connection = asyncio.get_running_loop(), connection_of(request)
         watching = Watching(self.registry, call, self.rng, started_at=loop.time())
         response = web.StreamResponse(headers={"Cache-Control": "no-cache, private"})
@@ -330,7 +330,7 @@ class Application:
             answer = health_checks.answer(kind, asked, checks, verbose=verbose, exclude=exclude, known=known)
         elif path == "/metrics":
             body, content_type = metrics.exposition(self.collector_registry)
-            answer = Response(body, content_type=content_type)
+            answer = requests.Response(body, content_type=content_type)
         else:
             refuse_container_request(self.registry, path)
             documents = self._documents.present()
@@ -340,25 +340,25 @@ class Application:
             if found is None:
                 if documents.is_group(path):
                     raise status.no_such_resource()
-                found = Response(b"404 page not found\n", 404, "text/plain; charset=utf-8")
+                found = requests.Response(b"404 page not found\n", 404, "text/plain; charset=utf-8")
             answer = found
         if request.method not in ("GET", "HEAD") and answer.code == 200:
             raise status.method_not_allowed()
         self.metrics.other(f"/{step}" if step in _STEPS else "", request.method, answer.code)
         return self._respond(answer)
 
-    def _issuer_documents(self, path: str) -> Response | None:
+    def _issuer_documents(self, path: str) -> requests.Response | None:
         """OpenID Connect discovery, by which others verify ServiceAccounts' tokens themselves."""
         tokens = self.authenticator.accounts
         if path == "/.well-known/openid-configuration":
-            return Response(encode(tokens.openid_configuration(f"{self.url}{JWKS_PATH}")))
+            return requests.Response(encode(tokens.openid_configuration(f"{self.url}{JWKS_PATH}")))
         if path == JWKS_PATH:
-            return Response(encode(tokens.key.jwks()), content_type="application/jwk-set+json")
+            return requests.Response(encode(tokens.key.jwks()), content_type="application/jwk-set+json")
         return None
 
     # -- answers ------------------------------------------------------------------------------------------------------
 
-    def _respond(self, answer: Response, warnings: Sequence[str] = ()) -> web.Response:
+    def _respond(self, answer: requests.Response, warnings: Sequence[str] = ()) -> web.Response:
         is_large = len(answer.body) > WRITE_BUFFER_BYTES
         kind = partial(LargeResponse, self._hold) if is_large else web.Response
         response = kind(body=answer.body, status=answer.code, headers=answer.headers)
@@ -376,8 +376,8 @@ def _first_step(path: str) -> str:
     return path.lstrip("/").partition("/")[0]
 
 
-def _failed(error: ApiError) -> Response:
+def _failed(error: ApiError) -> requests.Response:
     headers = {"Retry-After": str(error.retry_after_s)} if error.retry_after_s else {}
     # Header bytes that are no text, which the library passes on as lone surrogates, are shown as U+FFFD.
     error.message = error.message.encode(errors="surrogatepass").decode(errors="replace")
-    return Response(encode(status.failure(error)), error.code, headers=headers)
+    return requests.Response(encode(status.failure(error)), error.code, headers=headers)

@@ -13,9 +13,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from functools import partial
 
 from tonnage.apiserver.authorizer import CLUSTER_ROLES
-from tonnage.apiserver.options import WriteOptions
 from tonnage.apiserver.registry import Registry, done_on_change
-from tonnage.apiserver.requests import Location
+from tonnage.apiserver.requests import Location, WriteOptions
 from tonnage.apiserver.stored_documents import encoder
 from tonnage.clock import in_background
 from tonnage.documents.access.bootstrap_policy import bootstrap_policy, must_be_recreated, reconciled

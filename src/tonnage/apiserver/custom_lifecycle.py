@@ -18,9 +18,8 @@ from functools import partial
 
 from tonnage.apiserver import event_loop
 from tonnage.apiserver.custom_definitions import CRDS
-from tonnage.apiserver.options import WriteOptions
 from tonnage.apiserver.registry import Registry, done_on_change
-from tonnage.apiserver.requests import Location
+from tonnage.apiserver.requests import Location, WriteOptions
 from tonnage.backoff import Backoff
 from tonnage.clock import rfc3339
 from tonnage.documents.custom.custom_resource import CustomResource, custom_resources

@@ -21,8 +21,7 @@ from tonnage.apiserver import event_loop, status
 from tonnage.apiserver.admission import Charge, QuotaAdmission, StoreLister
 from tonnage.apiserver.custom_definitions import Definitions
 from tonnage.apiserver.event_loop import Workers
-from tonnage.apiserver.options import WriteOptions
-from tonnage.apiserver.requests import Location
+from tonnage.apiserver.requests import Location, WriteOptions
 from tonnage.apiserver.stored_documents import encoder, is_stored_as_today
 from tonnage.backoff import Backoff
 from tonnage.clock import Clock, in_background, rfc3339

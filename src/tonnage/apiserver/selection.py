@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tonnage.apiserver.options import ListOptions
-from tonnage.apiserver.requests import Call
+from tonnage.apiserver.requests import Call, ListOptions
 from tonnage.clock import Clock
 from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.documents.kinds import strategies

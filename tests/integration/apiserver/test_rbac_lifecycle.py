@@ -8,8 +8,7 @@ from typing import Any
 
 from support.eventually import eventually_async
 from tonnage.apiserver.authorizer import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
-from tonnage.apiserver.options import WriteOptions
-from tonnage.apiserver.requests import Location
+from tonnage.apiserver.requests import Location, WriteOptions
 from tonnage.apiserver.server import Server, ServerSettings, serve
 from tonnage.documents.access.attributes import Attributes
 from tonnage.objects.document import Doc, decode

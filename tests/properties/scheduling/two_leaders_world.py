@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 from prometheus_client import CollectorRegistry
 
-from tonnage.apiserver.options import fence_of
+from tonnage.apiserver.requests import fence_of
 from tonnage.client.errors import Disconnected
 from tonnage.client.http import Client
 from tonnage.client.leader import LeaderElector, LeaseLost

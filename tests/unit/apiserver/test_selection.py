@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.apiserver.options import list_options
-from tonnage.apiserver.requests import Call, Location
+from tonnage.apiserver.requests import Call, Location, list_options
 from tonnage.apiserver.selection import index_for, matcher
 from tonnage.clock import VirtualClock
 from tonnage.documents.kinds import strategies

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tonnage.apiserver.options import broken, fence_of
+from tonnage.apiserver.requests import broken, fence_of
 from tonnage.errors import BadRequest
 from tonnage.store.errors import FenceBroken
 from tonnage.store.store import Store

@@ -22,9 +22,8 @@ from typing import Final
 
 from cryptography import x509
 
-from tonnage.apiserver.options import WriteOptions
 from tonnage.apiserver.registry import Registry, done_on_change
-from tonnage.apiserver.requests import Location
+from tonnage.apiserver.requests import Location, WriteOptions
 from tonnage.clock import Clock, in_background, repeatedly
 from tonnage.errors import NotFound, TonnageError
 from tonnage.objects.document import Doc

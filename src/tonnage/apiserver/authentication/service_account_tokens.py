@@ -25,9 +25,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 
-from tonnage.apiserver.options import WriteOptions
 from tonnage.apiserver.registry import Registry, done_on_change
-from tonnage.apiserver.requests import Location
+from tonnage.apiserver.requests import Location, WriteOptions
 from tonnage.clock import Clock
 from tonnage.documents.access import service_account_tokens
 from tonnage.documents.access.service_account_tokens import ACCOUNTS, Claims, InvalidToken, LegacyClaims

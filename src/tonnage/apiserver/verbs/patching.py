@@ -13,9 +13,8 @@ from typing import Any
 import msgspec
 
 from tonnage.apiserver import bodies
-from tonnage.apiserver.options import WriteOptions, write_options
 from tonnage.apiserver.registry import Registry, Written
-from tonnage.apiserver.requests import Call, Response
+from tonnage.apiserver.requests import Call, Response, WriteOptions, write_options
 from tonnage.apiserver.verbs.writing import check_name, create_missing, merge_owners, respond_written
 from tonnage.documents import api_errors, go_text
 from tonnage.documents.admit import Malformed

@@ -24,9 +24,8 @@ import msgspec
 
 from tonnage.apiserver import event_loop, responses, status, stored_documents
 from tonnage.apiserver.event_loop import Turn
-from tonnage.apiserver.options import ListOptions, list_options, revision
 from tonnage.apiserver.registry import Registry
-from tonnage.apiserver.requests import Call, Response
+from tonnage.apiserver.requests import Call, ListOptions, Response, list_options, revision
 from tonnage.apiserver.selection import Matches, matcher, scope
 from tonnage.apiserver.stored_documents import is_served_as_stored
 from tonnage.apiserver.tables import partial_metadata, table

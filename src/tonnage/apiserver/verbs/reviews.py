@@ -15,9 +15,8 @@ from tonnage.apiserver.authentication.authenticator import Authenticator, token_
 from tonnage.apiserver.authentication.service_account_tokens import ServiceAccountTokens
 from tonnage.apiserver.authorizer import RbacAuthorizer
 from tonnage.apiserver.event_loop import on_loop
-from tonnage.apiserver.options import write_options
 from tonnage.apiserver.registry import Registry
-from tonnage.apiserver.requests import Call, Location, Response
+from tonnage.apiserver.requests import Call, Location, Response, write_options
 from tonnage.apiserver.verbs.writing import read_body
 from tonnage.clock import rfc3339
 from tonnage.documents.access import attributes, service_account_tokens

@@ -12,9 +12,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from tonnage.apiserver import bodies, event_loop, responses, status
-from tonnage.apiserver.options import WriteOptions, write_options
 from tonnage.apiserver.registry import Change, Registry
-from tonnage.apiserver.requests import Call, Location, Response
+from tonnage.apiserver.requests import Call, Location, Response, WriteOptions, write_options
 from tonnage.apiserver.verbs import writing
 from tonnage.apiserver.verbs.patching import read_patch
 from tonnage.apiserver.verbs.reading import respond

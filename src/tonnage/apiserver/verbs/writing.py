@@ -6,7 +6,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from tonnage.apiserver import bodies, event_loop, responses, status
-from tonnage.apiserver.options import (
+from tonnage.apiserver.registry import Registry, Written
+from tonnage.apiserver.requests import (
+    Call,
+    Location,
+    Response,
     WriteOptions,
     boolean,
     dry_run_errors,
@@ -15,8 +19,6 @@ from tonnage.apiserver.options import (
     values,
     write_options,
 )
-from tonnage.apiserver.registry import Registry, Written
-from tonnage.apiserver.requests import Call, Location, Response
 from tonnage.apiserver.verbs.reading import respond, respond_list, select
 from tonnage.documents.access.attributes import Attributes, forbidden
 from tonnage.documents.admit import Malformed, admit
