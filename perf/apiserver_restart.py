@@ -27,9 +27,8 @@ from apiserver import CONFIG_MAP, pod
 from budgets import figure
 
 from tonnage.apiserver.bootstrap import bootstrap
-from tonnage.apiserver.requests import WriteOptions
 from tonnage.apiserver.registry import Registry
-from tonnage.apiserver.requests import Location
+from tonnage.apiserver.requests import Location, WriteOptions
 from tonnage.clock import SystemClock
 from tonnage.gates import Gates
 from tonnage.objects.document import Doc, decode, encode

@@ -66,7 +66,43 @@ class SizeRules:
     @classmethod
     def parse(cls, text: str) -> SizeRules:
         """Raises InvalidSizeRules."""
-        return _Reader(text).read()
+        amounts: dict[str, int] = {}
+        steps: list[tuple[int, int]] = []
+        share, is_strict, last = Fraction(0), False, ""
+        for word in filter(None, _SEPARATORS.split(text)):
+            key, equals, value = word.partition("=")
+            if key == "strict" and not equals:
+                is_strict = True
+            elif key == "step":
+                steps.append((0, _amount_in(text, word, value, least=1)))
+            elif key == "above":
+                if last != "step":
+                    raise InvalidSizeRules(text, word, "does not follow a step=: it says which sizes that step is for")
+                steps[-1] = (_amount_in(text, word, value), steps[-1][1])
+            elif key == "overhead" and _PERCENT.fullmatch(value):
+                share += Fraction(value[:-1]) / 100
+            elif key == "overhead":
+                amounts[key] = amounts.get(key, 0) + _amount_in(text, word, value)
+            elif key in ("minimum", "block-minimum", "extent"):
+                if key in amounts:
+                    raise InvalidSizeRules(text, word, f"is a second {key}=")
+                amounts[key] = _amount_in(text, word, value, least=key == "extent")
+            else:
+                raise InvalidSizeRules(text, word, f"is not known; there are {_WORDS}")
+            last = key
+        steps.sort()
+        twice = next((above for (above, _), (other, _) in pairwise(steps) if above == other), None)
+        if twice is not None:
+            raise InvalidSizeRules(text, "step", f"is given twice for sizes above {_amount(twice)}")
+        return cls(
+            tuple(steps),
+            amounts.get("minimum", 0),
+            amounts.get("block-minimum"),
+            amounts.get("overhead", 0),
+            share,
+            amounts.get("extent", 1),
+            is_strict,
+        )
 
     def least(self, *, is_block: bool) -> int:
         return self.block_minimum if is_block and self.block_minimum is not None else self.minimum
@@ -135,67 +171,15 @@ def _known(text: str) -> tuple[SizeRules, str]:
         return NO_RULES, exc.message
 
 
-class _Reader:
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._amounts: dict[str, int] = {}
-        self._steps: list[tuple[int, int]] = []
-        self._share = Fraction(0)
-        self._is_strict = False
-
-    def read(self) -> SizeRules:
-        last = ""
-        for word in filter(None, _SEPARATORS.split(self._text)):
-            key, equals, value = word.partition("=")
-            if key == "strict" and not equals:
-                self._is_strict = True
-            elif key == "step":
-                self._steps.append((0, self._amount(word, value, least=1)))
-            elif key == "above":
-                if last != "step":
-                    raise self._wrong(word, "does not follow a step=: it says which sizes that step is for")
-                self._steps[-1] = (self._amount(word, value), self._steps[-1][1])
-            elif key == "overhead":
-                self._add_overhead(word, value)
-            elif key in ("minimum", "block-minimum", "extent"):
-                if key in self._amounts:
-                    raise self._wrong(word, f"is a second {key}=")
-                self._amounts[key] = self._amount(word, value, least=key == "extent")
-            else:
-                raise self._wrong(word, f"is not known; there are {_WORDS}")
-            last = key
-        steps = tuple(sorted(self._steps))
-        twice = next((above for (above, _), (other, _) in pairwise(steps) if above == other), None)
-        if twice is not None:
-            raise self._wrong("step", f"is given twice for sizes above {_amount(twice)}")
-        return SizeRules(
-            steps,
-            self._amounts.get("minimum", 0),
-            self._amounts.get("block-minimum"),
-            self._amounts.get("overhead", 0),
-            self._share,
-            self._amounts.get("extent", 1),
-            self._is_strict,
-        )
-
-    def _add_overhead(self, word: str, value: str) -> None:
-        if _PERCENT.fullmatch(value):
-            self._share += Fraction(value[:-1]) / 100
-        else:
-            self._amounts["overhead"] = self._amounts.get("overhead", 0) + self._amount(word, value)
-
-    def _amount(self, word: str, value: str, *, least: int = 0) -> int:
-        try:
-            found = Quantity.parse(value).value()
-        except InvalidQuantity as exc:
-            share = ' or a share such as "2%"' if word.startswith("overhead") else ""
-            raise self._wrong(word, f'has no amount such as "1Gi"{share}') from exc
-        if found < least:
-            raise self._wrong(word, "must be more than 0" if least else "must not be negative")
-        return found
-
-    def _wrong(self, word: str, reason: str) -> InvalidSizeRules:
-        return InvalidSizeRules(self._text, word, reason)
+def _amount_in(text: str, word: str, value: str, *, least: int = 0) -> int:
+    try:
+        found = Quantity.parse(value).value()
+    except InvalidQuantity as exc:
+        share = ' or a share such as "2%"' if word.startswith("overhead") else ""
+        raise InvalidSizeRules(text, word, f'has no amount such as "1Gi"{share}') from exc
+    if found < least:
+        raise InvalidSizeRules(text, word, "must be more than 0" if least else "must not be negative")
+    return found
 
 
 def _with_overhead(rules: SizeRules, volume: int) -> int:
@@ -228,10 +212,6 @@ _TOPOLVM_BLOCK: Final = "block-minimum=8Mi"
 _FSTYPE: Final = "csi.storage.k8s.io/fstype"
 
 
-def _openebs_lvm(parameters: dict[str, str]) -> str:
-    return f"{_WHOLE_GI},{_LVM_EXTENT}"
-
-
 def _openebs_zfs(parameters: dict[str, str]) -> str:
     """A dataset has a quota, and reserves its size only with `thinprovision: "no"`; a zvol unless with "yes"."""
     thin, is_dataset = parameters.get("thinprovision", ""), parameters.get("fstype", "") == "zfs"
@@ -245,7 +225,7 @@ def _topolvm(parameters: dict[str, str]) -> str:
 
 
 _RULES: Final[dict[str, Callable[[dict[str, str]], str]]] = {
-    "local.csi.openebs.io": _openebs_lvm,
+    "local.csi.openebs.io": lambda _: f"{_WHOLE_GI},{_LVM_EXTENT}",
     "zfs.csi.openebs.io": _openebs_zfs,
     "topolvm.io": _topolvm,
     "topolvm.cybozu.com": _topolvm,
