@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tonnage.apiserver.requests import broken, fence_of
+from tonnage.apiserver.requests import fence_broken, fence_of
 from tonnage.errors import BadRequest
 from tonnage.store.errors import FenceBroken
 from tonnage.store.store import Store
@@ -37,7 +37,7 @@ async def test_a_write_holds_while_its_holder_does(opened):
     await opened.update(LEASE, held_by("b"), expected=lease.revision)
     with fenced(of_a()), pytest.raises(FenceBroken) as caught:
         await opened.create("pods/default/late", lambda revision: b"{}")
-    assert broken("kube-system/tonnage a", caught.value.record).message == (
+    assert fence_broken("kube-system/tonnage a", caught.value.record).message == (
         'the write was made by "a" as holder of the lease "kube-system/tonnage", which "b" holds by now: '
         "it is not carried out"
     )
