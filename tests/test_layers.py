@@ -114,7 +114,7 @@ INNER_ROWS: dict[str, Rows] = {
         ("examination",),
     ),
     "provisioner": (
-        ("metrics", "driver_probe"),
+        ("metrics",),
         ("capacity",),
         ("context",),
         ("volumes",),

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from support.driver_builders import as_blocks, controller, create, driver_at
+from support.driver_builders import as_blocks, controller, create, driver_at, rebuild
 from tonnage.cli.csi_driver import csi_driver_quarantine
 from tonnage.clock import VirtualClock
 from tonnage.csi import csi_pb2 as csi
@@ -302,14 +302,14 @@ async def test_a_rebuild_that_fails_leaves_the_volume_where_it_was(
         else:
             patched.setattr(contents, failing, fails)
         with pytest.raises(OSError, match="No space left"):
-            await driver.rebuilder.rebuild(record.volume_id, target)
+            await rebuild(driver, record.volume_id, target)
     assert is_whole(path)
     assert driver.node_of(record.volume_id) == record.node
     driver.close()
     driver = driver_at(state, "10Gi", nodes=("node-1", "node-2"), rebuild=True)
     assert is_whole(path)
     assert driver.core.allocations.unknown_bytes == {}
-    assert await driver.rebuilder.rebuild(record.volume_id, target)
+    assert await rebuild(driver, record.volume_id, target)
     assert is_whole(driver.core.folder.contents_of(driver.core.volume(record.volume_id)))
     assert not path.exists()
 

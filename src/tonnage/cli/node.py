@@ -131,7 +131,7 @@ def node(
     for template in settings.csi_addresses:
         for name in names:
             try:
-                socket_path(settings.address(template, name))
+                socket_path(template.replace("{node}", name))
             except InvalidAddress as exc:
                 raise click.UsageError(f"--csi-address: {exc.message}") from exc
     asyncio.run(_run(settings, kubeconfig_file, faults_file, metrics_address))

@@ -49,9 +49,7 @@ class Drivers(NodePart):
 
     def __init__(self, context: NodeContext, on_change: Callable[[str], None]) -> None:
         super().__init__(context)
-        self._addresses = tuple(
-            self._settings.address(template, self._node) for template in self._settings.csi_addresses
-        )
+        self._addresses = tuple(each.replace("{node}", self._node) for each in self._settings.csi_addresses)
         self._folder = self._settings.folder(self._node) / "plugins_registry"
         self._on_change = on_change
         self._by_address: dict[str, InstalledDriver] = {}

@@ -10,7 +10,7 @@ operators look for that verb. As upstream does, an entry that differs is removed
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -25,7 +25,7 @@ from tonnage.node.drivers import Drivers, InstalledDriver
 from tonnage.objects.codec import convert, to_doc
 from tonnage.objects.core_v1 import Node
 from tonnage.objects.core_v1.volume import ObjectReference
-from tonnage.objects.document import Doc, copy, dig
+from tonnage.objects.document import Doc, dig
 from tonnage.objects.small_groups import Lease
 from tonnage.objects.storage_v1 import CSINode
 
@@ -59,9 +59,8 @@ def entry_of(driver: str, info: csi.NodeGetInfoResponse) -> Doc:
     return entry
 
 
-def with_entry(csi_node: Doc, entry: Doc, *, count_may_change: bool = True) -> Doc | None:
-    """The CSINode with this entry; None if it already has it. Without `count_may_change` an existing count stays."""
-    drivers = dig(csi_node, "spec", "drivers") or []
+def with_entry(drivers: Sequence[Doc], entry: Doc, *, count_may_change: bool = True) -> list[Doc] | None:
+    """A CSINode's drivers with this entry; None if it is there. Without `count_may_change` an existing count stays."""
     before = next((driver for driver in drivers if driver["name"] == entry["name"]), None)
     if before is not None and not count_may_change:
         entry = {key: value for key, value in entry.items() if key != "allocatable"}
@@ -69,20 +68,13 @@ def with_entry(csi_node: Doc, entry: Doc, *, count_may_change: bool = True) -> D
             entry["allocatable"] = before["allocatable"]
     if before is not None and _says(before) == _says(entry):
         return None
-    changed: Doc = copy(csi_node)
-    changed.setdefault("spec", {})["drivers"] = [driver for driver in drivers if driver is not before] + [entry]
-    return changed
+    return [*(driver for driver in drivers if driver is not before), entry]
 
 
-def without_entry(csi_node: Doc, driver: str) -> Doc | None:
-    """The CSINode without a driver; None if the driver is not in it."""
-    drivers = dig(csi_node, "spec", "drivers") or []
-    left = [each for each in drivers if each["name"] != driver]
-    if len(left) == len(drivers):
-        return None
-    changed: Doc = copy(csi_node)
-    changed["spec"]["drivers"] = left
-    return changed
+def without_entry(drivers: Sequence[Doc], name: str) -> list[Doc] | None:
+    """A CSINode's drivers without this one; None if it is not there."""
+    left = [driver for driver in drivers if driver["name"] != name]
+    return left if len(left) < len(drivers) else None
 
 
 def _says(entry: Doc) -> tuple[object, ...]:
@@ -111,15 +103,17 @@ class CsiNodeWriter(NodePart):
                 node=self._node,
                 max_volumes_per_node=driver.info.max_volumes_per_node,
             )
-        return await self._change(node, lambda doc: with_entry(doc, entry, count_may_change=self._count_may_change))
+        return await self._change(
+            node, lambda drivers: with_entry(drivers, entry, count_may_change=self._count_may_change)
+        )
 
     async def remove(self, node: Node, driver: str) -> bool:
-        return await self._change(node, lambda doc: without_entry(doc, driver))
+        return await self._change(node, lambda drivers: without_entry(drivers, driver))
 
     async def ensure(self, node: Node, shown: CSINode | None) -> None:
         """Create the CSINode if this node has none. `shown` is the informer's copy."""
         if shown is None or not any(owner.uid == node.uid for owner in shown.metadata.owner_references):
-            await self._change(node, lambda doc: None)
+            await self._change(node, lambda drivers: None)
 
     async def register(self, node: Node, shown: CSINode | None, driver: InstalledDriver) -> None:
         """Write the entry of a newly found driver, or one that is missing or wrong. Raises as `put` does.
@@ -128,23 +122,22 @@ class CsiNodeWriter(NodePart):
         """
         count_may_change = self._count_may_change and not driver.is_registered
         entry = entry_of(driver.name, driver.info)
-        if shown is None or with_entry(to_doc(shown), entry, count_may_change=count_may_change) is not None:
+        drivers = [to_doc(each) for each in shown.spec.drivers] if shown is not None else []
+        if with_entry(drivers, entry, count_may_change=count_may_change) is not None:
             await self.put(node, driver)
         driver.is_registered = True
 
-    async def _change(self, node: Node, change: Callable[[Doc], Doc | None]) -> bool:
-        """Write the CSINode that `change` returns; create it first if there is none. True if something was written."""
+    async def _change(self, node: Node, change: Callable[[Sequence[Doc]], list[Doc] | None]) -> bool:
+        """Write the drivers that `change` returns; create a missing CSINode first. True if something was written."""
         async with self._lock:
             for attempt in range(_TRIES):
                 try:
-                    wanted = change(await self._read(node))
-                    if wanted is None:
+                    seen = await self._read(node)
+                    drivers = change(dig(seen, "spec", "drivers") or [])
+                    if drivers is None:
                         return False
-                    seen = wanted["metadata"]
-                    metadata = {"uid": seen["uid"], "resourceVersion": seen["resourceVersion"]}
-                    await self._client.patch(
-                        CSINode, self._node, {"metadata": metadata, "spec": {"drivers": wanted["spec"]["drivers"]}}
-                    )
+                    metadata = {"uid": seen["metadata"]["uid"], "resourceVersion": seen["metadata"]["resourceVersion"]}
+                    await self._client.patch(CSINode, self._node, {"metadata": metadata, "spec": {"drivers": drivers}})
                     return True
                 except (Conflict, NotFound):
                     if attempt == _TRIES - 1:

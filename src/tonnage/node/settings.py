@@ -50,8 +50,5 @@ class NodeSettings:
     poll_sockets_s: float = 0.5
     gates: Gates = field(default_factory=Gates)
 
-    def address(self, template: str, node: str) -> str:
-        return template.replace("{node}", node)
-
     def folder(self, node: str) -> Path:
         return self.root_dir / node

@@ -10,6 +10,7 @@ its StatefulSet, DaemonSet or ReplicaSet, 2 a Deployment). Mirrors external-prov
 from __future__ import annotations
 
 import asyncio
+import random
 import secrets
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
@@ -22,8 +23,19 @@ from tonnage.client.errors import Disconnected
 from tonnage.client.owners import find_owner
 from tonnage.client.program import Program, Runtime
 from tonnage.client.recorder import Recorder
+from tonnage.clock import Clock
+from tonnage.csi.address import socket_path
 from tonnage.csi.client import CsiClient
-from tonnage.csi.driver_capabilities import DriverInfo
+from tonnage.csi.driver_capabilities import (
+    ControllerCapabilities,
+    DriverInfo,
+    NodeCapabilities,
+    get_controller_capabilities,
+    get_driver_name,
+    get_node_capabilities,
+    get_plugin_capabilities,
+)
+from tonnage.csi.errors import Code, CsiError
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import ObjectMeta, OwnerReference
 from tonnage.objects.storage_v1 import (
@@ -36,7 +48,6 @@ from tonnage.objects.storage_v1 import (
 from tonnage.provisioner.capacity.controller import CapacityController, CapacitySettings
 from tonnage.provisioner.capacity.objects import Segment, manager_on
 from tonnage.provisioner.context import NoRefresher, ProvisionerCaches, ProvisionerContext, ProvisionerOptions
-from tonnage.provisioner.driver_probe import wait_for_driver
 from tonnage.provisioner.metrics import ProvisionerMetrics
 from tonnage.provisioner.volumes.claims import CloningProtectionController
 from tonnage.provisioner.volumes.deletion import DeletionController
@@ -46,6 +57,47 @@ from tonnage.provisioner.volumes.resizer import ExpansionController, Modificatio
 PROGRAM = "tonnage-provisioner"
 
 _log = logs.logger("tonnage.provisioner")
+
+
+_LOOK_EVERY_S = 0.1
+
+
+async def wait_for_driver(driver: CsiClient, *, with_node: bool, clock: Clock, rng: random.Random) -> DriverInfo:
+    """Ask until the driver answers and is ready; it may start after us."""
+    await _wait_for_socket(driver.address, clock)
+    backoff = Backoff(clock=clock, rng=rng, first_s=0.1, max_s=5.0)
+    while True:
+        try:
+            probed = await driver.probe()
+            if not probed.HasField("ready") or probed.ready.value:
+                return await _ask(driver, with_node)
+            _log.info("The driver is not ready yet", address=driver.address)
+        except CsiError as exc:
+            _log.warning("The driver cannot be asked", address=driver.address, error=exc.message)
+        await clock.sleep(backoff.next_s())
+
+
+async def _wait_for_socket(address: str, clock: Clock) -> None:
+    """Return when the socket exists: a look costs nothing, a refused connection costs a pause."""
+    path = socket_path(address)
+    if path is not None and not path.exists():
+        _log.info("Waiting for the driver's socket", address=address)
+        while not path.exists():
+            await clock.sleep(_LOOK_EVERY_S)
+
+
+async def _ask(driver: CsiClient, with_node: bool) -> DriverInfo:
+    name = await get_driver_name(driver)
+    plugin = await get_plugin_capabilities(driver)
+    controller = await get_controller_capabilities(driver) if plugin.controller_service else ControllerCapabilities()
+    node = NodeCapabilities()
+    try:
+        node = await get_node_capabilities(driver)
+    except CsiError as exc:
+        if exc.code is not Code.UNIMPLEMENTED:
+            raise
+    node_info = await driver.node_info() if with_node else None
+    return DriverInfo(name, plugin, controller, node, node_info)
 
 
 class Provisioner(Program):

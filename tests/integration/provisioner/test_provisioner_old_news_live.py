@@ -25,8 +25,8 @@ from tonnage.provisioner.context import (
     ProvisionerContext,
     ProvisionerOptions,
 )
-from tonnage.provisioner.driver_probe import wait_for_driver
 from tonnage.provisioner.metrics import ProvisionerMetrics
+from tonnage.provisioner.program import wait_for_driver
 from tonnage.provisioner.volumes.claims import CloningProtectionController
 from tonnage.provisioner.volumes.deletion import DeletionController
 from tonnage.provisioner.volumes.preparation import CLONE_FINALIZER, Preparation

@@ -42,6 +42,7 @@ from support.driver_builders import (
     driver_at,
     node_service,
     publish,
+    rebuild,
     stage,
     unpublish,
 )
@@ -347,7 +348,7 @@ class Machine(RuleBasedStateMachine):
     def rebuild(self, pick: int, node: str, dies_after: int | None) -> None:
         volume = self._pick(pick)
         if not volume.users:
-            answer = self._ask(lambda: self.driver.rebuilder.rebuild(volume.volume_id, node), dies_after)
+            answer = self._ask(lambda: rebuild(self.driver, volume.volume_id, node), dies_after)
             if isinstance(answer, StatusError):
                 assert answer.code is Code.RESOURCE_EXHAUSTED
             else:

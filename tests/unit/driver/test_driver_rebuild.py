@@ -14,6 +14,7 @@ from support.driver_builders import (
     node_publish,
     node_service,
     publish,
+    rebuild,
     stage,
     unpublish,
 )
@@ -172,17 +173,17 @@ async def test_a_slot_is_needed_before_anything_is_copied(tmp_path: Path) -> Non
 async def test_rebuild_by_hand_asks_nobody_and_is_done_once(tmp_path: Path) -> None:
     driver = driver_at(tmp_path, nodes=NODES)
     volume_id = await make(driver)
-    assert await driver.rebuilder.rebuild(volume_id, "node-2") is True
-    assert await driver.rebuilder.rebuild(volume_id, "node-2") is False
-    assert await refusal(driver.rebuilder.rebuild("vol-x", "node-2")) == (Code.NOT_FOUND, "there is no volume vol-x")
-    assert await refusal(driver.rebuilder.rebuild(volume_id, "node-9")) == (Code.NOT_FOUND, "there is no node node-9")
+    assert await rebuild(driver, volume_id, "node-2") is True
+    assert await rebuild(driver, volume_id, "node-2") is False
+    assert await refusal(rebuild(driver, "vol-x", "node-2")) == (Code.NOT_FOUND, "there is no volume vol-x")
+    assert await refusal(rebuild(driver, volume_id, "node-9")) == (Code.NOT_FOUND, "there is no node node-9")
 
 
 async def test_lost_contents_are_not_passed_off_as_an_empty_volume(tmp_path: Path) -> None:
     driver = driver_at(tmp_path, nodes=NODES)
     volume_id = (await controller(driver).CreateVolume(create("a", node="node-1"), None)).volume.volume_id
     (tmp_path / "node-1" / "pool-0" / volume_id).rmdir()
-    assert await refusal(driver.rebuilder.rebuild(volume_id, "node-2")) == (
+    assert await refusal(rebuild(driver, volume_id, "node-2")) == (
         Code.DATA_LOSS,
         f"volume {volume_id} has no contents left on node-1",
     )

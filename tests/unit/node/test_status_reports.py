@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tonnage.node.pods.status import StatusReports
+from tonnage.node.pods.status import StatusReport
 from tonnage.objects.document import Doc
 
 
@@ -13,28 +13,21 @@ def patch(ready: str = "True") -> Doc:
 
 
 def test_what_was_not_said_yet_is_said_at_once():
-    reports = StatusReports()
-    assert reports.pause_s("u", patch(), 0.0) == 0.0
-    reports.written("u", patch())
-    assert reports.pause_s("u", patch("False"), 1.0) == 0.0
+    report = StatusReport()
+    assert report.pause_s(patch(), 0.0) == 0.0
+    report.written(patch())
+    assert report.pause_s(patch("False"), 1.0) == 0.0
 
 
 def test_what_somebody_wrote_over_stands_for_ten_seconds():
-    reports = StatusReports()
-    reports.written("u", patch())
-    assert [reports.pause_s("u", patch(), now_s) for now_s in (100.0, 104.0, 110.0)] == [10.0, 6.0, 0.0]
+    report = StatusReport()
+    report.written(patch())
+    assert [report.pause_s(patch(), now_s) for now_s in (100.0, 104.0, 110.0)] == [10.0, 6.0, 0.0]
 
 
 def test_the_ten_seconds_start_anew_when_it_was_put_right_meanwhile():
-    reports = StatusReports()
-    reports.written("u", patch())
-    reports.pause_s("u", patch(), 100.0)
-    reports.in_step("u")
-    assert reports.pause_s("u", patch(), 109.0) == 10.0
-
-
-def test_a_node_that_was_given_up_says_everything_again():
-    reports = StatusReports()
-    reports.written("u", patch())
-    reports.forget("u")
-    assert reports.pause_s("u", patch(), 100.0) == 0.0
+    report = StatusReport()
+    report.written(patch())
+    report.pause_s(patch(), 100.0)
+    report.in_step()
+    assert report.pause_s(patch(), 109.0) == 10.0

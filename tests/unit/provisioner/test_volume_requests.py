@@ -18,8 +18,7 @@ from tonnage.objects.codec import convert, to_doc
 from tonnage.objects.core_v1 import PersistentVolumeClaim
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.provisioner.context import InvalidClaim, ProvisionerOptions
-from tonnage.provisioner.driver_probe import missing_capability
-from tonnage.provisioner.volumes.create_volume import persistent_volume, prepared
+from tonnage.provisioner.volumes.create_volume import missing_capability, persistent_volume, prepared
 from tonnage.testing.storage_builders import DRIVER, claim, storage_class
 
 Mode = csi.VolumeCapability.AccessMode

@@ -50,20 +50,10 @@ def most_bytes(core: Core, nodes: Iterable[str], parameters: Parameters) -> int:
 
 
 class Rebuilder:
-    """The caller of `require_may_rebuild` or `ensure_on` must hold the volume's lock."""
+    """Moves volumes. The caller of `require_may_rebuild` or `ensure_on` must hold the volume's lock."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
-
-    async def rebuild(self, volume_id: str, to_node: str) -> bool:
-        """Move a volume without asking the hooks; False if it is there already. Raises StatusError.
-
-        A crash at any instant leaves the volume whole on the old node or the new one; a repeated call finishes it.
-        """
-        async with self._core.locks.hold(volume_id):
-            record = self._core.volume(volume_id)
-            self._core.require_node(to_node)
-            return await self.ensure_on(record, to_node) is not record
 
     def may_leave(self, node: str) -> bool:
         """True if volumes may leave a node: this driver rebuilds, and the node is out of use or gone."""
@@ -83,6 +73,7 @@ class Rebuilder:
     async def ensure_on(self, record: VolumeRecord, to_node: str) -> VolumeRecord:
         """The volume, moved to that node if necessary. Uses on gone nodes are removed with the old place.
 
+        A crash at any instant leaves the volume whole on the old node or the new one; a repeated call finishes it.
         Raises StatusError: FAILED_PRECONDITION if no pool fits (RESOURCE_EXHAUSTED would mean attach slots, and fail
         the pod: KEP-4876), DATA_LOSS if the contents are missing.
         """

@@ -277,34 +277,31 @@ Statement = tuple[object, ...]
 """What a status says, without its times."""
 
 
-class StatusReports:
-    """The last status that we wrote, by the pod's uid."""
+class StatusReport:
+    """The last status that we wrote of a pod."""
 
     def __init__(self) -> None:
-        self._reports: dict[str, Statement] = {}
-        self._overwritten_at_s: dict[str, float] = {}
+        self._said: Statement | None = None
+        self._overwritten_at_s: float | None = None
 
-    def pause_s(self, uid: str, patch: Doc, now_s: float) -> float:
+    def pause_s(self, patch: Doc, now_s: float) -> float:
         """Seconds until this patch may overwrite what another client wrote; 0 to write it now."""
-        if not self.is_said(uid, patch):
+        if not self.is_said(patch):
             return 0.0
-        return max(0.0, self._overwritten_at_s.setdefault(uid, now_s) + RECONCILE_S - now_s)
+        if self._overwritten_at_s is None:
+            self._overwritten_at_s = now_s
+        return max(0.0, self._overwritten_at_s + RECONCILE_S - now_s)
 
-    def is_said(self, uid: str, patch: Doc) -> bool:
+    def is_said(self, patch: Doc) -> bool:
         """True if this patch was written last; parts left out of a too large pod count as written."""
-        return self._reports.get(uid) == statement(patch)
+        return self._said == statement(patch)
 
-    def written(self, uid: str, patch: Doc) -> None:
-        self._reports[uid] = statement(patch)
-        self._overwritten_at_s.pop(uid, None)
+    def written(self, patch: Doc) -> None:
+        self._said, self._overwritten_at_s = statement(patch), None
 
-    def in_step(self, uid: str) -> None:
+    def in_step(self) -> None:
         """The API has our status again: another client's change has been undone."""
-        self._overwritten_at_s.pop(uid, None)
-
-    def forget(self, uid: str) -> None:
-        self._reports.pop(uid, None)
-        self._overwritten_at_s.pop(uid, None)
+        self._overwritten_at_s = None
 
 
 def statement(patch: Doc) -> Statement:

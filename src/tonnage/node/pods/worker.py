@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -69,7 +70,7 @@ class PodWorker(NodePart):
         self._host_ip = context.settings.node_ip
         self._mounter = mounter
         self._progress: dict[str, PodProgress] = {}
-        self._reports = status.StatusReports()
+        self._reports: defaultdict[str, status.StatusReport] = defaultdict(status.StatusReport)
         self._ages = StampAges(context.clock)
         self._without_room: set[str] = set()
         """Uids of pods that are as large as an object may be: their status is shortened."""
@@ -83,7 +84,7 @@ class PodWorker(NodePart):
         """Reconcile one pod; returns seconds until the next sync, None to wait for an event."""
         if self._context.is_idle:
             # When a dead node comes back, statuses that others wrote are replaced at once.
-            self._reports = status.StatusReports()
+            self._reports.clear()
             return None
         pod = self._pods.pod(uid)
         if pod is None:
@@ -203,15 +204,16 @@ class PodWorker(NodePart):
         ip = self._host_ip if pod.spec.host_network else status.pod_ip(pod.uid, self._pods.ips)
         now, seen_at = self._measured_now(pod), self._seen_at(progress)
         patch = status.running_patch(pod, host_ip=self._host_ip, pod_ip=ip, now=now, seen_at=seen_at)
-        if patch is None or (pod.uid in self._without_room and self._reports.is_said(pod.uid, patch)):
-            self._reports.in_step(pod.uid)
+        report = self._reports[pod.uid]
+        if patch is None or (pod.uid in self._without_room and report.is_said(patch)):
+            report.in_step()
             return await self._end_pod(pod)
-        pause_s = self._reports.pause_s(pod.uid, patch, self._clock.monotonic())
+        pause_s = report.pause_s(patch, self._clock.monotonic())
         if pause_s > 0:
             return pause_s
         await self._context.delay_or_stop()
         written = await self._write(pod, patch)
-        self._reports.written(pod.uid, patch)
+        report.written(patch)
         again_s = await self._end_pod(written)
         if pod.status.phase == "Running":
             return again_s  # it ran before: it became ready, or another client had written something else
@@ -290,7 +292,7 @@ class PodWorker(NodePart):
             if failure is not None:
                 raise failure
         progress = self._progress.pop(uid, None)
-        self._reports.forget(uid)
+        self._reports.pop(uid, None)
         self._ages.forget(uid)
         self.admission.admitted.release(uid)
         self._preempted.discard(uid)

@@ -70,6 +70,24 @@ class Prepared:
         return self.request.name
 
 
+def missing_capability(driver: DriverInfo, *, snapshot: bool = False, clone: bool = False, modify: bool = False) -> str:
+    """Why a driver cannot create such volumes, in upstream's words; empty if it can. See checkDriverCapabilities."""
+    dynamic = "CSI driver does not support dynamic provisioning: "
+    if not driver.plugin.controller_service:
+        return f"{dynamic}plugin CONTROLLER_SERVICE capability is not reported"
+    if not driver.controller.create_delete_volume:
+        return f"{dynamic}controller CREATE_DELETE_VOLUME capability is not reported"
+    if snapshot and not driver.controller.create_delete_snapshot:
+        return (
+            "CSI driver does not support snapshot restore: controller CREATE_DELETE_SNAPSHOT capability is not reported"
+        )
+    if clone and not driver.controller.clone_volume:
+        return "CSI driver does not support clone operations: controller CLONE_VOLUME capability is not reported"
+    if modify and not driver.controller.modify_volume:
+        return "CSI driver does not support VolumeAttributesClass: controller MODIFY_VOLUME capability is not reported"
+    return ""
+
+
 def capability(
     modes: Sequence[str], volume_mode: str, fstype: str, mount_options: Iterable[str], driver: DriverInfo
 ) -> csi.VolumeCapability:

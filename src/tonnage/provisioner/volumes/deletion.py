@@ -19,9 +19,13 @@ from tonnage.objects.core_v1 import (
 )
 from tonnage.objects.meta import Key, StampedMeta
 from tonnage.provisioner.context import ProvisionerContext, ProvisionerPart, SecretUnavailable, read_secret
-from tonnage.provisioner.driver_probe import missing_capability
 from tonnage.provisioner.volumes.claims import MIGRATED_TO
-from tonnage.provisioner.volumes.create_volume import DELETION_SECRET_NAME, DELETION_SECRET_NAMESPACE, FINALIZER
+from tonnage.provisioner.volumes.create_volume import (
+    DELETION_SECRET_NAME,
+    DELETION_SECRET_NAMESPACE,
+    FINALIZER,
+    missing_capability,
+)
 from tonnage.provisioner.volumes.parameters import InvalidParameters, SecretKind, secret_reference
 from tonnage.provisioner.volumes.topology import is_accessible
 

@@ -25,12 +25,12 @@ from tonnage.provisioner.context import (
     SecretUnavailable,
     read_secret,
 )
-from tonnage.provisioner.driver_probe import missing_capability
 from tonnage.provisioner.volumes import topology
 from tonnage.provisioner.volumes.create_volume import (
     NotProvisioned,
     Prepared,
     ProvisioningState,
+    missing_capability,
     prepared,
 )
 from tonnage.provisioner.volumes.parameters import InvalidParameters
