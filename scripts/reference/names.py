@@ -109,7 +109,7 @@ ANNOTATIONS = [
     Name(
         "tonnage.dev/pool-ids",
         "CSIStorageCapacity",
-        "`tonnage pools`",
+        "`tonnage pools`; `tonnage provisioner` if the driver tells ids",
         "an id for each pool, in their order: pools of one id, driver and topology are one pool ([why](../decisions/010-capacity-groups.md))",
     ),
     Name(

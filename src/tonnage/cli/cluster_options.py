@@ -75,10 +75,9 @@ class ClusterQuestion:
             manifests = "manifests with -f or " if self.takes_files else ""
             raise click.UsageError(f"give {manifests}a cluster with --kubeconfig; {exc.message}") from exc
 
-    @property
-    def command_flags(self) -> str:
-        """What kubectl and tonnage need to reach the same cluster: the flags that were given."""
-        given = {"--kubeconfig": self.kubeconfig_file, "--context": self.context}
+    def command_flags(self, kubeconfig: Path | None = None) -> str:
+        """What kubectl and tonnage need to reach the same cluster: the flags that were given, or this kubeconfig."""
+        given = {"--kubeconfig": kubeconfig or self.kubeconfig_file, "--context": self.context}
         return " ".join(f"{flag} {shlex.quote(str(value))}" for flag, value in given.items() if value)
 
     @cached_property
@@ -151,9 +150,7 @@ class ClusterQuestion:
         """How to look for the scheduler in the cluster, when `scheduler` gives none."""
         from tonnage.whatif.scheduler_memory import SchedulerSearch
 
-        named = (("--kubeconfig", self.kubeconfig_file), ("--context", self.context))
-        kubectl = shlex.join(["kubectl", *(str(word) for flag, value in named if value for word in (flag, value))])
-        ca_file = self.scheduler_ca_file
+        kubectl, ca_file = f"kubectl {self.command_flags()}".rstrip(), self.scheduler_ca_file
         return SchedulerSearch(ca_file.read_bytes() if ca_file is not None else b"", self._user_over_tls(), kubectl)
 
     async def find_scheduler(self, client: Client) -> tuple[Endpoint | None, KubeconfigUser]:
@@ -286,6 +283,17 @@ _OPTIONS = (
 def cluster_options(command: F) -> F:
     """Add the options, passed to the command as `cluster: ClusterQuestion`; file arguments are named `more_files`."""
     return _with_options(command, (*_FILE_OPTIONS, *_OPTIONS), takes_files=True)
+
+
+def file_options(command: F) -> F:
+    """Add the options of commands that only read files."""
+    return _with_options(command, (_FILE_OPTIONS[0], *_OPTIONS[-2:]), takes_files=True)
+
+
+def followed_cluster_options(command: F) -> F:
+    """Add the options of commands that follow a live cluster and ask its API server alone."""
+    kubeconfig = _kubeconfig("Kubeconfig of the cluster to follow.  [default: $KUBECONFIG, else ~/.kube/config]")
+    return _with_options(command, (kubeconfig, _OPTIONS[0], *_OPTIONS[-2:]), takes_files=False)
 
 
 def live_cluster_options(command: F) -> F:

@@ -186,23 +186,11 @@ def _in_files(files: Sequence[str], kinds: Sequence[str]) -> Iterator[Named]:
             if left < 0:
                 return
             for document in documents(path.read_text()):
-                for doc in _flat(document.value):
-                    if doc.get("kind") in kinds:
-                        named = _named(str(doc["kind"]), doc)
-                        yield (
-                            named
-                            if named.kind in ("Node", "Namespace", "StorageClass")
-                            else named._replace(namespace=named.namespace or "default")
-                        )
-
-
-def _flat(value: Any) -> Iterator[Mapping[str, Any]]:
-    if isinstance(value, dict):
-        if isinstance(value.get("items"), list):
-            for each in value["items"]:
-                yield from _flat(each)
-        else:
-            yield value
+                for doc in document.value.get("items") or [document.value]:
+                    if (kind := doc.get("kind")) in kinds:
+                        named = _named(kind, doc)
+                        is_namespaced = kind not in ("Node", "Namespace", "StorageClass")
+                        yield named._replace(namespace=named.namespace or "default") if is_namespaced else named
 
 
 def _paths(files: Sequence[str]) -> Iterator[Path]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import shlex
 import socket
 import sys
 from collections.abc import AsyncIterator
@@ -20,11 +19,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tonnage.cli.cluster_options import ClusterQuestion, live_cluster_options
-from tonnage.cli.flags.endpoint_flags import tls_of, tls_rules
-from tonnage.cli.flags.go_flags import FILE, FOLDER
+from tonnage.cli.flags.endpoint_flags import certificate_options, tls_of, tls_rules
+from tonnage.cli.flags.go_flags import FOLDER
 from tonnage.cli.options import EXISTING_FILE, PORT, Flags, logging_options, setting
 from tonnage.cli.output import say, say_all
 from tonnage.cli.running import run_until_signalled, say_ready
+from tonnage.cli.status import followed_status
 from tonnage.clock import SystemClock
 from tonnage.endpoints import read_endpoints
 from tonnage.errors import TonnageError
@@ -55,14 +55,7 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="Host name under which browsers reach the dashboard, besides its address; others are refused.",
 )
-@click.option("--tls-cert-file", type=FILE, help="Certificate to serve with (PEM); read again when it changes.")
-@click.option("--tls-private-key-file", type=FILE, help="Private key of --tls-cert-file (PEM).")
-@click.option(
-    "--cert-dir",
-    type=FOLDER,
-    help="Folder for a self-signed certificate, when --tls-cert-file is not given; browsers trust ca.crt in it. "
-    " [default: a temporary folder]",
-)
+@certificate_options("browsers")
 @logging_options
 def dashboard(
     cluster: ClusterQuestion,
@@ -89,6 +82,7 @@ def dashboard(
     scheduler = cluster.scheduler()
     if scheduler is None and data_dir is not None:
         scheduler = read_endpoints(data_dir).get("scheduler")
+    kubeconfig_file = cluster.kubeconfig_file if folder is None else folder / "kubeconfig"
     settings = DashboardSettings(
         host=serving["bind_address"],
         port=serving["port"],
@@ -97,19 +91,12 @@ def dashboard(
         namespace=cluster.given_namespace,
         data_dir=folder,
         allowed_hosts=allowed_hosts,
-        command_flags=_command_flags(cluster, folder),
+        command_flags=cluster.command_flags(kubeconfig_file and kubeconfig_file.absolute()),
         asking=asking,
     )
     if token_file is not None:
         settings = replace(settings, token=_token(token_file))
     asyncio.run(run_until_signalled(_run(cluster, settings, serving, keeps_token=token_file is not None)))
-
-
-def _command_flags(cluster: ClusterQuestion, folder: Path | None) -> str:
-    """What kubectl needs to reach the cluster from this machine. Without flags it finds it as the dashboard did."""
-    file = folder / "kubeconfig" if folder is not None else cluster.kubeconfig_file
-    given = {"--kubeconfig": str(file.absolute()) if file is not None else "", "--context": cluster.context}
-    return " ".join(f"{flag} {shlex.quote(value)}" for flag, value in given.items() if value)
 
 
 def _token(path: Path) -> str:
@@ -188,11 +175,8 @@ async def _top(question: ClusterQuestion) -> None:
 async def following(question: ClusterQuestion) -> AsyncIterator[Top]:
     """Yield the terminal program while it follows its cluster."""
     from tonnage.client.http import Client
-    from tonnage.dashboard.follow.driver_records import following_pools
     from tonnage.dashboard.follow.live_cluster import LiveCluster
-    from tonnage.dashboard.model.shown_cluster import following_faults
     from tonnage.dashboard.questions.asking import Asking
-    from tonnage.dashboard.status.keeper import StatusKeeper
     from tonnage.dashboard.terminal.app import Top
     from tonnage.dashboard.terminal.pod_pages import LiveQuestions
     from tonnage.whatif.sources import check_answers
@@ -203,15 +187,9 @@ async def following(question: ClusterQuestion) -> AsyncIterator[Top]:
     async with Client.connect(connection, clock=clock, user_agent="tonnage-top") as client:
         await check_answers(client)
         scheduler, user = await question.find_scheduler(client)
-        cluster = LiveCluster(
-            client,
-            scheduler=scheduler,
-            scheduler_user=user,
-            namespace=question.given_namespace,
-        )
-        folder = question.embedded_folder
-        async with cluster, following_faults(cluster, folder), following_pools(cluster, folder):
+        namespace = question.given_namespace
+        cluster = LiveCluster(client, scheduler=scheduler, scheduler_user=user, namespace=namespace)
+        async with followed_status(cluster, question) as status:
             await cluster.wait_first()
-            status = StatusKeeper(cluster, flags=question.command_flags)
             async with status.looking():
                 yield Top(cluster, LiveQuestions(cluster, asking), status)

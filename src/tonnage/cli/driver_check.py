@@ -19,13 +19,12 @@ import click
 
 from tonnage.cli.answers import write_answer
 from tonnage.cli.csi_driver import ENDPOINT
-from tonnage.cli.options import DURATION, FILE_PATH, Parsed, duration, from_flags, output_option, setting
+from tonnage.cli.options import BYTES, DURATION, FILE_PATH, Parsed, duration, from_flags, output_option, setting
 from tonnage.cli.output import INTERRUPTED, say
 from tonnage.clock import SystemClock
 from tonnage.errors import TonnageError
 from tonnage.printable import assembled, text
 from tonnage.private_files import read_given
-from tonnage.quantity import Quantity
 
 if TYPE_CHECKING:
     from tonnage.driver_check.results import Results
@@ -49,14 +48,6 @@ def _pairs(text: str) -> dict[str, str]:
     return found
 
 
-def _size(text: str) -> int:
-    """A quantity of bytes above 0. Raises ValueError, InvalidQuantity."""
-    found = Quantity.parse(text).value()
-    if found <= 0:
-        raise ValueError(f'"{text}" must be more than 0')
-    return found
-
-
 PAIRS: Final = Parsed("KEY=VALUE,…", _pairs)
 
 
@@ -75,7 +66,7 @@ PAIRS: Final = Parsed("KEY=VALUE,…", _pairs)
     multiple=True,
     help="Topology segment to ask about; may be repeated.  [default: those of the nodes]",
 )
-@setting("--size", Parsed("size", _size), "1Gi", "Size of the volumes to create.", into="size_bytes")
+@setting("--size", BYTES, "1Gi", "Size of the volumes to create.", into="size_bytes", metavar="SIZE")
 @click.option(
     "--secrets-file",
     type=FILE_PATH,
@@ -156,17 +147,9 @@ async def _examined(
     from tonnage.driver_check.examination import examine
 
     tell: Callable[[str], None] = partial(say, "note") if sys.stderr.isatty() else lambda _what: None
+    clock, rng = SystemClock(), random.Random()
     work = asyncio.create_task(
-        examine(
-            address,
-            node_addresses,
-            settings,
-            results,
-            clock=SystemClock(),
-            rng=random.Random(),
-            timeout_s=timeout_s,
-            say=tell,
-        )
+        examine(address, node_addresses, settings, results, clock=clock, rng=rng, timeout_s=timeout_s, say=tell)
     )
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,7 +20,14 @@ from tonnage.cli.options import (
     logging_options,
     setting,
 )
-from tonnage.cli.running import connected, connection_of, kubeconfig_option, run_until_signalled, say_ready
+from tonnage.cli.running import (
+    connected,
+    connection_of,
+    kubeconfig_option,
+    listen_address,
+    run_until_signalled,
+    say_ready,
+)
 from tonnage.csi.address import InvalidAddress, socket_path
 from tonnage.faults import FaultFile
 from tonnage.node.settings import ATTACH_ERROR_GRACE_S
@@ -43,16 +51,8 @@ def _capacity(text: str) -> dict[str, str]:
     return found
 
 
-def _address(text: str) -> tuple[str, int]:
-    """`127.0.0.1:10250`, `:10250` or only a port; port 0 serves nothing. Raises ValueError."""
-    host, _, port = text.rpartition(":")
-    if not port.isdecimal() or int(port) > 65535:
-        raise ValueError(f'"{text}" is not an address; write it like 127.0.0.1:10250')
-    return host.strip("[]") or "127.0.0.1", int(port)
-
-
 CAPACITY: Final = Parsed("capacity", _capacity)
-LISTEN: Final = Parsed("address", _address)
+LISTEN: Final = Parsed("address", partial(listen_address, default_host="127.0.0.1"))
 
 
 @click.command("node")

@@ -11,7 +11,7 @@ import click
 
 from tonnage.cli.completion import driver_names
 from tonnage.cli.flags.go_flags import GoCommand, switch
-from tonnage.cli.options import Flags, duration, logging_options, setting
+from tonnage.cli.options import Flags, Parsed, duration, from_flags, logging_options, setting
 from tonnage.cli.output import echo
 from tonnage.cli.running import (
     endpoint_of,
@@ -21,15 +21,28 @@ from tonnage.cli.running import (
     sidecar,
     sidecar_options,
 )
+from tonnage.objects.size_rules import SizeRules
 from tonnage.objects.storage_v1 import POOL_POLICIES
+from tonnage.pools.settings import PROGRAM, KeepFree, PoolsSettings
 from tonnage.pools.sources import OF_DRIVERS
 
 if TYPE_CHECKING:
     from tonnage.pools.class_pools import PoolSource
     from tonnage.pools.program import Command
-    from tonnage.pools.settings import PoolsSettings
 
 _SOURCES = (*(pool_source.name for pool_source in OF_DRIVERS), "nodes", "command")
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as exc:
+        raise ValueError(f'"{text}" cannot be split into words: {exc}') from exc
+
+
+def _size_rules(text: str) -> str:
+    SizeRules.parse(text)
+    return text
 
 
 @click.command("pools", cls=GoCommand)
@@ -67,6 +80,7 @@ _SOURCES = (*(pool_source.name for pool_source in OF_DRIVERS), "nodes", "command
 )
 @click.option(
     "--command",
+    type=Parsed("words", _words),
     default="",
     metavar="'PROGRAM ARGS'",
     help="With --source command: a program that prints the node's pools as JSON.",
@@ -80,9 +94,15 @@ _SOURCES = (*(pool_source.name for pool_source in OF_DRIVERS), "nodes", "command
     show_envvar=True,
     help="Name of the node whose pools --command prints.",
 )
-@setting("--keep-free", str, "0", "Part of each pool to hold back for overhead: it is not published.", metavar="1Gi|2%")
+@setting(
+    "--keep-free",
+    Parsed("part", KeepFree.parse),
+    "0",
+    "Part of each pool to hold back for overhead: it is not published.",
+    metavar="1Gi|2%",
+)
 @click.option(
-    "--pool-policy",
+    *("--pool-policy", "policy"),
     type=click.Choice(POOL_POLICIES),
     help="How the driver picks a pool.  [default: what is known of the driver]",
 )
@@ -90,9 +110,11 @@ _SOURCES = (*(pool_source.name for pool_source in OF_DRIVERS), "nodes", "command
     "--set-pool-policy",
     default=True,
     help="Write the policy to the StorageClasses (annotation tonnage.dev/pool-policy).",
+    into="sets_policy",
 )
 @click.option(
     "--size-rules",
+    type=Parsed("rules", _size_rules),
     default="",
     metavar="RULES",
     help="Which sizes the driver makes, as in tonnage.dev/size-rules.  [default: what is known of the driver]",
@@ -101,17 +123,22 @@ _SOURCES = (*(pool_source.name for pool_source in OF_DRIVERS), "nodes", "command
     "--set-size-rules",
     default=True,
     help="Write these rules to the StorageClasses (tonnage.dev/size-rules); a value that somebody else wrote stays.",
+    into="sets_sizes",
 )
 @switch(
     "--set-capacity-groups",
     help="Mark StorageClasses that draw from the same disks (annotation tonnage.dev/capacity-group).",
+    into="sets_groups",
 )
 @switch(
     "--create-objects",
     help="Create CSIStorageCapacity objects for classes that have none because their driver publishes no capacity, and"
     " have them checked (annotation tonnage.dev/check-capacity).",
+    into="creates_objects",
 )
-@setting("--objects-namespace", str, "kube-system", "Namespace of the created objects.", envvar="NAMESPACE")
+@setting(
+    "--objects-namespace", str, "kube-system", "Namespace of the created objects.", into="namespace", envvar="NAMESPACE"
+)
 @duration("--drop-after", "5m", "How long to keep pools, marked as old, after their source has stopped reporting.")
 @click.option("--remove", is_flag=True, help="Remove everything that this command wrote to the cluster, and exit.")
 @switch("--leader-elect", help="Work only while holding the lease, so that several copies can run.")
@@ -129,47 +156,19 @@ def pools(**flags: Any) -> None:
 
 
 def told_by(flags: Flags) -> tuple[PoolSource, PoolsSettings, Command | None]:
-    from tonnage.objects.size_rules import InvalidSizeRules, SizeRules
     from tonnage.pools.program import Command
-    from tonnage.pools.settings import InvalidKeepFree, KeepFree, PoolsSettings
 
     source = _source_of(flags)
     drivers = flags["drivers"] or source.drivers
     if not drivers:
         raise click.UsageError(f"--source {source.name} works with any driver: name yours with --driver")
-    try:
-        keep_free = KeepFree.parse(flags["keep_free"])
-    except InvalidKeepFree as exc:
-        raise click.BadParameter(exc.message, param_hint="--keep-free") from exc
-    try:
-        SizeRules.parse(flags["size_rules"])
-    except InvalidSizeRules as exc:
-        raise click.BadParameter(exc.message, param_hint="--size-rules") from exc
-    settings = PoolsSettings(
-        drivers=drivers,
-        source_namespace=flags["source_namespace"],
-        keep_free=keep_free,
-        sets_policy=flags["set_pool_policy"],
-        sets_groups=flags["set_capacity_groups"],
-        sets_sizes=flags["set_size_rules"],
-        size_rules=flags["size_rules"],
-        policy=flags["pool_policy"] or "",
-        creates_objects=flags["create_objects"],
-        namespace=flags["objects_namespace"],
-        drop_after_s=max(flags["drop_after_s"], 1.0),
+    drop_after_s = max(flags["drop_after_s"], 1.0)
+    settings = from_flags(
+        PoolsSettings, flags, drivers=drivers, policy=flags["policy"] or "", drop_after_s=drop_after_s
     )
-    command = None
-    if source.name == "command":
-        words = _words(flags["command"])
-        command = Command(words, max(flags["interval_s"], 1.0), flags["command_timeout_s"])
-    return source, settings, command
-
-
-def _words(text: str) -> list[str]:
-    try:
-        return shlex.split(text)
-    except ValueError as exc:
-        raise click.BadParameter(f'"{text}" cannot be split into words: {exc}', param_hint="--command") from exc
+    if source.name != "command":
+        return source, settings, None
+    return source, settings, Command(flags["command"], max(flags["interval_s"], 1.0), flags["command_timeout_s"])
 
 
 def _source_of(flags: Flags) -> PoolSource:
@@ -195,7 +194,7 @@ def _source_of(flags: Flags) -> PoolSource:
         key = flags["annotation"] or flags["label"]
         return NodeTexts(key, is_label=bool(flags["label"]), drivers=drivers)
     if name == "command":
-        if not _words(flags["command"]):
+        if not flags["command"]:
             raise click.UsageError("--source command needs --command")
         if not flags["node_name"]:
             raise click.UsageError("--source command needs the node's name: set NODE_NAME or --node-name")
@@ -205,7 +204,6 @@ def _source_of(flags: Flags) -> PoolSource:
 
 async def _run(flags: Flags, source: PoolSource, settings: PoolsSettings, command: Command | None) -> None:
     from tonnage.pools.program import PoolsProgram
-    from tonnage.pools.settings import PROGRAM
 
     endpoint, removes = endpoint_of(flags["http_endpoint"]), flags["remove"]
     is_elected = flags["leader_elect"] and not removes

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tonnage.cli.answers import write_answer
-from tonnage.cli.cluster_options import ClusterQuestion, cluster_options
+from tonnage.cli.cluster_options import ClusterQuestion, cluster_options, file_options, followed_cluster_options
 from tonnage.cli.completion import files, workloads
 from tonnage.cli.completion import nodes as node_values
 from tonnage.cli.options import (
@@ -27,20 +27,17 @@ from tonnage.cli.options import (
     DURATION,
     FILE_PATH,
     exit_code_option,
-    feature_gates,
     output_option,
     setting,
 )
 from tonnage.cli.output import INTERRUPTED, progress, say, say_all, shown_status, written
 from tonnage.clock import SystemClock
-from tonnage.gates import Gates
 from tonnage.printable import printable_lines
 from tonnage.whatif.fit import MOST
 from tonnage.whatif.shadow import STUCK_AFTER_S
 
 if TYPE_CHECKING:
     from tonnage.client.http import Client
-    from tonnage.whatif.shadow.follow import Following
     from tonnage.whatif.shadow.signs import Shadow
     from tonnage.whatif.simulate.played_cluster import DriverLuck
     from tonnage.whatif.sources import ClusterState
@@ -201,22 +198,11 @@ def _say_who_waits(state: ClusterState) -> None:
 
 
 @click.command()
-@click.option(
-    "-f", "--filename", "files", multiple=True, metavar="FILE", help="Manifests: files, folders, - for stdin."
-)
+@file_options
 @click.argument("more_files", nargs=-1, metavar="[FILE]...", shell_complete=files)
 @click.option("--steps", "steps_file", required=True, type=FILE_PATH, help="YAML list of the steps to take.")
-@click.option("--config", "config_file", type=FILE_PATH, help="KubeSchedulerConfiguration file of the scheduler.")
-@feature_gates
 @output_option("table", "json")
-def replay(
-    files: tuple[str, ...],
-    more_files: tuple[str, ...],
-    steps_file: Path,
-    config_file: Path | None,
-    gates: Gates,
-    output: str,
-) -> None:
+def replay(cluster: ClusterQuestion, steps_file: Path, output: str) -> None:
     """The cluster is read from manifests (-f). A step is one of `schedule: ns/pod` (decide, reserve, assume),
     `apply: [objects]`, `delete: [{kind, namespace, name}]`, `fail_binding: ns/pod`, `advance: seconds` and
     `restart: true` (memory is lost, objects are kept). Exit 0 when there are answers, whatever they are.
@@ -224,15 +210,15 @@ def replay(
     from tonnage.whatif.replay import Replay
     from tonnage.whatif.replay_steps import read_steps, show, taken
 
-    if not files + more_files:
+    if not cluster.files:
         raise click.UsageError("give the cluster's manifests with -f")
-    cluster = ClusterQuestion(files + more_files, config_file=config_file, gates=gates)
     configuration = cluster.configuration
     state = cluster.state(user_agent="tonnage-replay", without=steps_file)
     warnings: list[str] = []
     steps = read_steps(steps_file, cluster.creation, warnings)
     say_all("warning", warnings)
-    run = Replay(state.objects, configuration.profiles, foreign=cluster.foreign, takes_any_pod=config_file is None)
+    takes_any_pod = cluster.config_file is None
+    run = Replay(state.objects, configuration.profiles, foreign=cluster.foreign, takes_any_pod=takes_any_pod)
     results = list(taken(run, steps, str(steps_file), partial(say, "note")))
     write_answer(
         output,
@@ -242,15 +228,7 @@ def replay(
 
 
 @click.command()
-@click.option(
-    *("--kubeconfig", "kubeconfig_file"),
-    type=FILE_PATH,
-    help="Kubeconfig of the cluster to follow.  [default: $KUBECONFIG, else ~/.kube/config]",
-)
-@click.option(
-    "--context", default="", metavar="NAME", help="Context of the kubeconfig.  [default: its current context]"
-)
-@click.option("--config", "config_file", type=FILE_PATH, help="KubeSchedulerConfiguration file of the scheduler.")
+@followed_cluster_options
 @click.option("--for", "for_s", type=DURATION, default=None, help="Stop after this time.  [default: Ctrl-C stops it]")
 @click.option(
     "--stuck-after",
@@ -259,31 +237,20 @@ def replay(
     default=STUCK_AFTER_S,
     help="How long after the decision a claim without a volume counts as refused.  [default: 2m]",
 )
-@feature_gates
 @output_option("table", "json")
-def shadow(
-    kubeconfig_file: Path | None,
-    context: str,
-    config_file: Path | None,
-    for_s: float | None,
-    stuck_after_s: float,
-    gates: Gates,
-    output: str,
-) -> None:
+def shadow(cluster: ClusterQuestion, for_s: float | None, stuck_after_s: float, output: str) -> None:
     """For every pod that the cluster's scheduler places, Tonnage decides on the state just before; nodes with equal
     scores count as agreement. Differences are printed to stderr as they are found. The answer at the end says how often
     a pod was sent to a node where its volumes could not be created, and how often Tonnage would not have sent it there.
     Nothing is written to the cluster, not even an event or a lease. Stop it with Ctrl-C: the answer follows, and the
     exit code is 0.
     """
-    from tonnage.client.config import kubeconfig
     from tonnage.client.http import Client
     from tonnage.whatif.shadow.judging import Judge, Tally, show
     from tonnage.whatif.shadow.signs import Shadow
 
-    cluster, clock = ClusterQuestion(config_file=config_file, gates=gates), SystemClock()
-    profiles = cluster.configuration.profiles
-    connection = kubeconfig.load(kubeconfig_file, context=context)
+    clock = SystemClock()
+    profiles, connection = cluster.configuration.profiles, cluster.connection
     judge = Judge(profiles, clock=clock, foreign=cluster.foreign)
     tally = Tally(clock.now(), say=say)
     following = Shadow(judge, tally, stuck_after_s=stuck_after_s)
@@ -300,9 +267,18 @@ def shadow(
 async def _followed(client: Client, shadow: Shadow, for_s: float | None) -> None:
     """Follow the cluster for `for_s` seconds or until Ctrl-C. A second Ctrl-C ends without an answer."""
     from tonnage.whatif.shadow.follow import Following
+    from tonnage.whatif.shadow.judging import counts
 
     following = Following(client, shadow, note=partial(say, "note"))
-    work = asyncio.ensure_future(_follow(client, following, for_s, shadow))
+
+    async def follow() -> None:
+        async with following:
+            await following.wait_synced()
+            say("following", f"{client.server}; Ctrl-C ends it")
+            with shown_status("nothing decided yet") as show:
+                await following.run(for_s, lambda: show(counts(shadow.tally)))
+
+    work = asyncio.ensure_future(follow())
     loop = asyncio.get_running_loop()
 
     def stop(number: int) -> None:
@@ -316,13 +292,3 @@ async def _followed(client: Client, shadow: Shadow, for_s: float | None) -> None
     if not work.cancelled():
         work.result()
     shadow.close()
-
-
-async def _follow(client: Client, following: Following, for_s: float | None, shadow: Shadow) -> None:
-    from tonnage.whatif.shadow.judging import counts
-
-    async with following:
-        await following.wait_synced()
-        say("following", f"{client.server}; Ctrl-C ends it")
-        with shown_status("nothing decided yet") as show:
-            await following.run(for_s, lambda: show(counts(shadow.tally)))

@@ -30,7 +30,7 @@ import click
 
 from tonnage.cli.flags import endpoint_flags
 from tonnage.cli.flags.go_flags import FILE, LEASE_TIMES, Election
-from tonnage.cli.options import AT_LEAST_ONE, NOT_NEGATIVE, Flags, Option, duration, options, setting
+from tonnage.cli.options import AT_LEAST_ONE, NOT_NEGATIVE, Flags, Option, duration, options, setting, wrong_usage
 from tonnage.cli.output import echo
 from tonnage.clock import SystemClock
 from tonnage.serving.process_memory import memory_kept_level
@@ -286,9 +286,13 @@ def endpoint_of(http_endpoint: str, metrics_address: str = "") -> tuple[str, int
     if http_endpoint and metrics_address:
         raise click.UsageError("only one of --metrics-address and --http-endpoint can be set")
     told = http_endpoint or metrics_address
-    if not told:
-        return None
-    host, _, port = told.rpartition(":")
+    with wrong_usage():
+        return listen_address(told, "0.0.0.0") if told else None
+
+
+def listen_address(text: str, default_host: str) -> tuple[str, int]:
+    """`127.0.0.1:8080`, `:8080` or only a port. Raises ValueError."""
+    host, _, port = text.rpartition(":")
     if not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise click.UsageError(f'"{told}" is not an address to listen on; write it like ":8080" or "127.0.0.1:8080"')
-    return host.strip("[]") or "0.0.0.0", int(port)
+        raise ValueError(f'"{text}" is not an address to listen on; write it like ":8080" or "127.0.0.1:8080"')
+    return host.strip("[]") or default_host, int(port)

@@ -6,7 +6,6 @@ import asyncio
 import gc
 import random
 import secrets
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,8 +35,6 @@ from tonnage.cli.running import (
 from tonnage.errors import TonnageError
 
 if TYPE_CHECKING:
-    from tonnage.clock import Clock
-    from tonnage.health import Page
     from tonnage.scheduler.pod_traces import Tracer
     from tonnage.scheduling.configuration.configuration import Configuration
     from tonnage.scheduling.plugins.registry import ForeignPlugins
@@ -119,6 +116,7 @@ async def run(configuration: Configuration, flags: Flags, foreign: ForeignPlugin
     from tonnage.scheduling.configuration.written import document_of
     from tonnage.scheduling.engine.engine import Engine
     from tonnage.scheduling.recording.recording_engine import RecordingEngine
+    from tonnage.serving import profiling
 
     seed = secrets.randbits(63)
     limits, election = configuration.request_limits, configuration.leader_election
@@ -162,19 +160,11 @@ async def run(configuration: Configuration, flags: Flags, foreign: ForeignPlugin
                 "/debug/nominations": program.pages.nominations,
                 "/debug/assumed": program.pages.assumed,
             },
-            pages=_profiling_pages(running.runtime.clock)
-            if flags["secure_port"] and configuration.enable_profiling
-            else None,
+            pages=profiling.pages(running.runtime.clock) if configuration.enable_profiling else None,
         )
         await run_until_signalled(running.led(program.run, f"{election.resource_namespace}/{election.resource_name}"))
         if isinstance(program.engine, RecordingEngine):
             program.engine.ended()
-
-
-def _profiling_pages(clock: Clock) -> Mapping[str, Page]:
-    from tonnage.serving import profiling
-
-    return profiling.pages(clock)
 
 
 def _tracer_of(file: Path | None) -> Tracer | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from tonnage.clock import SystemClock
 from tonnage.quantity import Quantity
 
 if TYPE_CHECKING:
+    from tonnage.dashboard.follow.live_cluster import LiveCluster
     from tonnage.dashboard.status.keeper import StatusKeeper
     from tonnage.plane.status import ClusterStatus
 
@@ -69,21 +71,28 @@ def _folder_meant(cluster: ClusterQuestion) -> Path | None:
     return None
 
 
-async def _looked(question: ClusterQuestion) -> StatusKeeper:
-    from tonnage.client.http import Client
+@asynccontextmanager
+async def followed_status(cluster: LiveCluster, question: ClusterQuestion) -> AsyncIterator[StatusKeeper]:
+    """Follow a cluster, with the faults and pools of a `tonnage up` cluster, and yield what keeps its status."""
     from tonnage.dashboard.follow.driver_records import following_pools
-    from tonnage.dashboard.follow.live_cluster import LiveCluster
     from tonnage.dashboard.model.shown_cluster import following_faults
     from tonnage.dashboard.status.keeper import StatusKeeper
+
+    folder = question.embedded_folder
+    async with cluster, following_faults(cluster, folder), following_pools(cluster, folder):
+        yield StatusKeeper(cluster, flags=question.command_flags())
+
+
+async def _looked(question: ClusterQuestion) -> StatusKeeper:
+    from tonnage.client.http import Client
+    from tonnage.dashboard.follow.live_cluster import LiveCluster
     from tonnage.whatif.sources import ANSWERS_WITHIN_S, check_answers
 
     async with Client.connect(question.connection, clock=SystemClock(), user_agent="tonnage-status") as client:
         await check_answers(client)
         cluster = LiveCluster(client, scheduler=question.scheduler(), scheduler_user=question.scheduler_user())
-        folder = question.embedded_folder
-        async with cluster, following_faults(cluster, folder), following_pools(cluster, folder):
+        async with followed_status(cluster, question) as keeper:
             await cluster.wait_first(ANSWERS_WITHIN_S)
-            keeper = StatusKeeper(cluster, flags=question.command_flags)
             await keeper.look()
             return keeper
 

@@ -33,8 +33,10 @@ SWITCHES = [
 
 @pytest.mark.parametrize(("command", "name", "beside"), SWITCHES, ids=lambda each: getattr(each, "name", each))
 def test_a_switch_is_read_in_every_form(command: click.Command, name: str, beside: list[str]):
+    (parameter,) = (each for each in command.params if f"--{name}" in each.opts)
+
     def read(*words: str) -> object:
-        return command.make_context("x", [*words, *beside]).params[name.replace("-", "_")]
+        return command.make_context("x", [*words, *beside]).params[parameter.name]
 
     assert [read(f"--{name}"), read(f"--{name}=true"), read(f"--{name}=1"), read(f"--{name}", "true")] == [True] * 4
     assert [read(f"--{name}=false"), read(f"--no-{name}"), read(f"--{name}=F")] == [False] * 3
