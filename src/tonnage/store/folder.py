@@ -149,6 +149,7 @@ def _load(log: StoreLog, index: Index) -> tuple[State, Loaded]:
         loaded.tombstones,
     )
     loaded.records.clear()  # the state has them
+    loaded.tombstones.clear()
     for damage in loaded.damage:
         _log.error("%s is damaged: %s", log.path, damage)
     return state, loaded

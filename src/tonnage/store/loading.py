@@ -13,12 +13,15 @@ import sys
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
+from tonnage.store.errors import KeyDamaged
 from tonnage.store.records import Damage, row_checksum
 
 _REVISIONS_AN_ENTRY = 256
 _BYTES_AN_ENTRY = 1 << 20
+_MISMATCH = "its checksum does not match"
 
 
 class HistoryBytes:
@@ -104,6 +107,20 @@ class Loaded:
     floor: int = 0
     entries: int = 0
 
+    def error(self, path: Path, key: str) -> KeyDamaged:
+        """The error of reading or changing a key that is kept out."""
+        revision = max(self.kept_out[key], default=0)
+        damage = next((each for each in self.damage if each.revision == revision), None)
+        return KeyDamaged(path, key, damage or Damage(key, revision, _MISMATCH))
+
+    def forget(self, key: str) -> set[int]:
+        """Forget a discarded key; returns its damaged rows. These may have kept out another key as well."""
+        gone = set(self.kept_out.pop(key))
+        self.intact.pop(key, None)
+        for other, revisions in self.kept_out.items():
+            self.kept_out[other] = [revision for revision in revisions if revision not in gone]
+        return gone
+
 
 class _Suspect(NamedTuple):
     key: str
@@ -116,16 +133,12 @@ class Scan:
 
     def __init__(self, seal: Seal) -> None:
         self._seal = seal
+        self._loaded = Loaded()  # its floor: the newest row whose predecessor is unknown
         self._heads: dict[str, tuple[int, bool, bytes]] = {}
         self._suspects: dict[int, _Suspect] = {}
-        self._damage: list[Damage] = []
-        self._superseded: dict[int, str] = {}
-        self._floor = 0  # the newest row whose predecessor is unknown
         self._missing: dict[int, str] = {}  # revision -> its key, if a later row of the key tells
-        self._history = HistoryBytes()
         self._last = 0  # the newest row, sound or not
         self._last_sound = 0
-        self._entries = 0
         self._below = 0  # rows at or before the compacted revision
         self._compacted = seal.compacted if seal.is_sound else 0
         self._whole_after = seal.compacted if seal.is_sound else sys.maxsize  # gaps after this are not compaction's
@@ -134,42 +147,41 @@ class Scan:
         """Take one row; returns its damage, if any."""
         revision, raw_key, previous, follows, deleted, document, checksum = row
         key = raw_key.decode("utf-8", "surrogateescape") if isinstance(raw_key, bytes) else ""
-        last, self._last = self._last, revision
-        self._entries = self._entries + hash((raw_key, previous, revision)) & ENTRIES_MASK
+        last, self._last, loaded = self._last, revision, self._loaded
+        loaded.entries = loaded.entries + hash((raw_key, previous, revision)) & ENTRIES_MASK
         if revision <= self._compacted:
             self._below += 1
         if checksum != row_checksum(revision, key, previous, follows, deleted, document):
-            damage = Damage(key, revision, "its checksum does not match")
+            damage = Damage(key, revision, _MISMATCH)
             self._suspects[revision] = _Suspect(key, previous if isinstance(previous, int) else 0, row)
             return damage
         if follows > last and follows > self._whole_after:
             self._missing[follows] = ""
         if self._suspects and previous in self._suspects:
             # A sound row follows the damaged one: its key is certain, and the damage is history.
-            self._superseded[previous] = key
-            self._floor = revision
-            self._damage.append(Damage(key, previous, "its checksum does not match; a later state is whole"))
+            loaded.superseded[previous] = key
+            loaded.floor = revision
+            loaded.damage.append(Damage(key, previous, "its checksum does not match; a later state is whole"))
             del self._suspects[previous]
         elif previous in self._missing:
-            self._superseded[previous] = self._missing[previous] = key
-            self._floor = revision
+            loaded.superseded[previous] = self._missing[previous] = key
+            loaded.floor = revision
         self._last_sound = revision
         before = self._heads.get(key)
         freed = len(document) if deleted else 0
         if before is not None and not before[1]:
             freed += len(before[2])
         if revision > self._compacted:
-            self._history.add(revision, freed)
+            loaded.history.add(revision, freed)
         self._heads[key] = (revision, bool(deleted), b"" if deleted else document)
         return None
 
     def finish(self) -> Loaded:
-        loaded = Loaded(history=self._history, entries=self._entries)
+        loaded = self._loaded
         loaded.revision = max(self._last_sound, self._compacted)
         within = [r for r in self._suspects if r <= loaded.revision + REVISION_LEAP]
         loaded.revision = max([loaded.revision, *within])
-        loaded.superseded = self._superseded
-        loaded.damaged_rows = self._suspects.keys() | self._superseded.keys()
+        loaded.damaged_rows = self._suspects.keys() | loaded.superseded.keys()
         self._judge_seal(loaded)
         self._judge_suspects(loaded)
         for revision, key in self._missing.items():
@@ -177,7 +189,6 @@ class Scan:
                 "; a later state is whole" if key else ": whose it was is not known; an object may be as it was before"
             )
             loaded.damage.append(Damage(key, revision, f"it is missing{known}"))
-        loaded.damage += self._damage
         loaded.damage.sort(key=lambda each: each.revision)
         for key, (revision, deleted, document) in sorted(self._heads.items()):
             if key in loaded.kept_out:
@@ -186,7 +197,7 @@ class Scan:
                 loaded.tombstones[key] = revision
             else:
                 loaded.records[key] = (revision, document)
-        loaded.floor = min(max([self._floor, *(damage.revision for damage in loaded.damage)]), loaded.revision)
+        loaded.floor = min(max([loaded.floor, *(damage.revision for damage in loaded.damage)]), loaded.revision)
         # A lost end stays a gap: the next row follows what was there, not what is left.
         loaded.last_row = loaded.revision if loaded.revision in self._missing else max([self._last_sound, *within])
         return loaded

@@ -1,4 +1,4 @@
-"""What readers see: the newest durable state of every key, in memory, and which keys are damaged.
+"""What readers see: the newest durable state of every key, in memory.
 
 One bucket per resource (the first segment of the key) keeps records and sorted keys, so listing a namespace costs only
 its own rows. Of a tombstone only the revision is kept: the next create of the key names it as its predecessor. Only the
@@ -10,13 +10,10 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
-from tonnage.store.errors import KeyDamaged
-from tonnage.store.loading import Loaded
 from tonnage.store.log import key_range
-from tonnage.store.records import Damage, Records, StoreRecord
+from tonnage.store.records import Records, StoreRecord
 
 
 @dataclass(slots=True)
@@ -104,39 +101,3 @@ class State:
 
 def resource_of(key: str) -> str:
     return key.partition("/")[0]
-
-
-class KeptOut:
-    """The damaged rows of every key that is kept out, and its newest sound row."""
-
-    def __init__(self, path: Path, loaded: Loaded) -> None:
-        self._path = path
-        self._rows = loaded.kept_out
-        self._intact = loaded.intact
-        self._damage = {damage.revision: damage for damage in loaded.damage}
-
-    def __contains__(self, key: str) -> bool:
-        return key in self._rows
-
-    @property
-    def keys(self) -> frozenset[str]:
-        return frozenset(self._rows)
-
-    def rows_of(self, key: str) -> list[int] | None:
-        return self._rows.get(key)
-
-    def intact_row(self, key: str) -> int:
-        return self._intact.get(key, 0)
-
-    def error(self, key: str) -> KeyDamaged:
-        revision = max(self._rows[key], default=0)
-        damage = self._damage.get(revision) or Damage(key, revision, "its checksum does not match")
-        return KeyDamaged(self._path, key, damage)
-
-    def forget(self, key: str) -> set[int]:
-        """Forget a discarded key; returns its damaged rows. These may have kept out another key as well."""
-        gone = set(self._rows.pop(key))
-        self._intact.pop(key, None)
-        for other, revisions in self._rows.items():
-            self._rows[other] = [revision for revision in revisions if revision not in gone]
-        return gone

@@ -31,7 +31,7 @@ from tonnage.store.log import Row
 from tonnage.store.log_reader import LogReader, Stretch
 from tonnage.store.options import StoreOptions
 from tonnage.store.records import Records, StoreEvent, StoreRecord, event_of
-from tonnage.store.state import KeptOut, resource_of
+from tonnage.store.state import resource_of
 from tonnage.store.watch import Feed, Watch, Window
 from tonnage.store.writer import StoreWriter
 from tonnage.store.writes import Compaction, Fence, Outcomes, Write, Writes, current_fence
@@ -59,7 +59,7 @@ class Store:
         self._lock = opened.lock
         self._state = opened.state
         self._index = options.index
-        self._kept_out = KeptOut(opened.log.path, opened.loaded)
+        self._loaded = opened.loaded  # which keys are kept out
         self.health = StoreHealth(self._loop.time(), opened.loaded.damage)
         window = Window(opened.log.revision, max_events=options.window_events, max_bytes=options.window_bytes)
         self._feed = Feed(
@@ -92,7 +92,7 @@ class Store:
             options,
             opened.loaded.history,
             compacted=max(opened.log.compacted, opened.loaded.floor),  # history with a hole is not served
-            submit=self._writer.compact,
+            submit=self._writer.submit,
             newest=lambda: self._feed.revision,
             failed=lambda error: self.health.failed(error, self._loop.time()),
         )
@@ -127,8 +127,8 @@ class Store:
     def get(self, key: str) -> StoreRecord | None:
         """The record of a key, None if there is none. Raises KeyDamaged if that is unknown."""
         record = self._state.get(key)
-        if record is None and key in self._kept_out:
-            raise self._kept_out.error(key)
+        if record is None and key in self._loaded.kept_out:
+            raise self._loaded.error(self.path, key)
         return record
 
     def follow(self, prefix: str, follower: Follower) -> Records:
@@ -191,7 +191,7 @@ class Store:
         if revision < self.compacted:
             raise errors.RevisionCompacted(revision, self.compacted)
         self._refuse_if_closed()
-        kept_out = self._kept_out.keys
+        kept_out = frozenset(self._loaded.kept_out)
         ask = partial(self._reader.state_at, prefix, revision, after_key=after_key, limit=limit, kept_out=kept_out)
         return await self._read(ask)
 
@@ -232,12 +232,12 @@ class Store:
         if not self._writer.is_alive:
             raise errors.StoreIOError(self.path, "the writing thread ended")
         before = self._state.get(key)
-        damaged = self._kept_out.rows_of(key)
+        damaged = self._loaded.kept_out.get(key)
         if verb == "discard":
             if damaged is None:
                 raise errors.KeyMissing(key, verb)
         elif damaged is not None:
-            raise self._kept_out.error(key)
+            raise self._loaded.error(self.path, key)
         elif expected is None:
             if before is not None:
                 raise errors.KeyExists(before)
@@ -255,7 +255,7 @@ class Store:
         write = Write(
             record,
             before=before,
-            previous=self._state.head_of(key) if damaged is None else self._kept_out.intact_row(key),
+            previous=self._state.head_of(key) if damaged is None else self._loaded.intact.get(key, 0),
             deleted=verb in ("delete", "discard"),
             done=self._loop.create_future(),
             makes_room=makes_room,
@@ -278,7 +278,7 @@ class Store:
             if error is None:
                 events.append(self._apply(record, write.before, deleted=write.deleted))
                 if write.discards is not None:
-                    self.health.discarded(self._kept_out.forget(record.key))
+                    self.health.discarded(self._loaded.forget(record.key))
         if events:
             self._feed.publish(events)
         self.health.judge_batch(writes, outcomes, self._loop.time())

@@ -104,11 +104,8 @@ class StoreWriter:
     def is_alive(self) -> bool:
         return self._thread.is_alive()
 
-    def submit(self, write: Write) -> None:
-        self._queue.put(write)
-
-    def compact(self, compaction: Compaction) -> None:
-        self._queue.put(compaction)
+    def submit(self, item: Write | Compaction) -> None:
+        self._queue.put(item)
 
     def probe(self) -> None:
         self._queue.put(_Request.PROBE)
