@@ -33,19 +33,13 @@ from tonnage.clock import Clock, parse_rfc3339, within
 from tonnage.driver import DRIVER_NAME
 from tonnage.errors import AlreadyExists, ApiError, NotFound, TonnageError
 from tonnage.faults import Fault, FaultFile
+from tonnage.objects import storage_v1
 from tonnage.objects.codec import read_doc
 from tonnage.objects.core_v1 import Node
 from tonnage.objects.document import Doc, encode
 from tonnage.objects.node_selectors import NOT_READY, UNREACHABLE
 from tonnage.objects.resources import BY_KIND, BY_PLURAL, Resource
-from tonnage.objects.storage_v1 import (
-    CAPACITY_GROUP,
-    POOL_POLICY,
-    SIZE_RULES,
-    CSIDriver,
-    CSIStorageCapacity,
-    StorageClass,
-)
+from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass
 from tonnage.objects.texts.yaml_writer import write_yaml
 from tonnage.plane.settings import CommandLines, PlaneSettings
 from tonnage.private_files import own_folder, write_private
@@ -286,16 +280,16 @@ def class_names(classes: int) -> list[str]:
 def starter_objects(classes: int, pool_policy: str = "") -> list[Doc]:
     driver = _DRIVER
     if pool_policy:
-        driver = {**_DRIVER, "metadata": {"name": DRIVER_NAME, "annotations": {POOL_POLICY: pool_policy}}}
+        driver = {**_DRIVER, "metadata": {"name": DRIVER_NAME, "annotations": {storage_v1.POOL_POLICY: pool_policy}}}
     return [driver, *(_class(name, is_grouped=classes > 1) for name in class_names(classes))]
 
 
 def _class(name: str, *, is_grouped: bool) -> Doc:
-    annotations = {SIZE_RULES: "step=4Ki"}  # of the driver, as `tonnage driver-check --measure` tells
+    annotations = {storage_v1.SIZE_RULES: "step=4Ki"}  # of the driver, as `tonnage driver-check --measure` tells
     if name == CLASS:
         annotations["storageclass.kubernetes.io/is-default-class"] = "true"
     if is_grouped:
-        annotations[CAPACITY_GROUP] = GROUP
+        annotations[storage_v1.CAPACITY_GROUP] = GROUP
     return {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",
@@ -317,11 +311,13 @@ async def ensure_starter_objects(client: Client, classes: int = 1, pool_policy: 
     if pool_policy and DRIVER_NAME not in created:
         driver = await client.get(CSIDriver, DRIVER_NAME)
         if driver.pool_policy not in (pool_policy, "unknown"):
-            await client.patch(CSIDriver, DRIVER_NAME, {"metadata": {"annotations": {POOL_POLICY: pool_policy}}})
+            await client.patch(
+                CSIDriver, DRIVER_NAME, {"metadata": {"annotations": {storage_v1.POOL_POLICY: pool_policy}}}
+            )
     if CLASS not in created and created & set(class_names(classes)):
         first = await client.get(StorageClass, CLASS)
         if not first.capacity_group:
-            await client.patch(StorageClass, CLASS, {"metadata": {"annotations": {CAPACITY_GROUP: GROUP}}})
+            await client.patch(StorageClass, CLASS, {"metadata": {"annotations": {storage_v1.CAPACITY_GROUP: GROUP}}})
 
 
 _LIFECYCLE_TAINTS: Final = frozenset({NOT_READY, UNREACHABLE})

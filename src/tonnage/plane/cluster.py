@@ -26,19 +26,8 @@ from tonnage.clock import Clock
 from tonnage.endpoints import read_endpoints, write_endpoints
 from tonnage.errors import TonnageError
 from tonnage.faults import FaultFile
-from tonnage.plane.settings import (
-    AUTHORITIES,
-    DASHBOARD,
-    LOOPBACK,
-    PROGRAMS,
-    SERVING,
-    CommandLines,
-    PlaneSettings,
-    choose_ports,
-    dashboard_port,
-    ensure_token,
-    token_in,
-)
+from tonnage.plane import settings as plane_settings
+from tonnage.plane.settings import DASHBOARD, CommandLines, PlaneSettings
 from tonnage.plane.supervisor import Supervisor
 from tonnage.private_files import open_lock, own_folder
 from tonnage.serving.process_memory import import_aiohttp
@@ -125,10 +114,10 @@ class Plane:
         self._lock = await self._take_lock()
         served_before = self._ports_before()
         if self.settings.dashboard:  # a taken port is reported before anything starts
-            self._dashboard_port = dashboard_port(
+            self._dashboard_port = plane_settings.dashboard_port(
                 self.settings.dashboard_port, served_before.get(DASHBOARD, 0), self._rng
             )
-            ensure_token(self.settings.dashboard_token)
+            plane_settings.ensure_token(self.settings.dashboard_token)
         self.settings.save(self._asked)
         for fault in FaultFile(self.settings.faults).all():
             _log.warning("A fault is still set", fault=fault.kind, node=fault.node or "every node")
@@ -150,7 +139,7 @@ class Plane:
         self._client = bootstrap.client
         await bootstrap.apply(self._manifests)
         urls, ports = self._serve_at(served_before)
-        commands = {name: self._commands.of(name, ports.get(name, 0)) for name in PROGRAMS}
+        commands = {name: self._commands.of(name, ports.get(name, 0)) for name in plane_settings.PROGRAMS}
         if self.settings.dashboard:
             commands[DASHBOARD] = self._commands.dashboard(self._dashboard_port)
         await bootstrap.prepare(commands)
@@ -158,13 +147,13 @@ class Plane:
         for name, command in commands.items():
             self.supervisor.start(name, command)
         self._keeping = asyncio.create_task(bootstrap.identities.keep(), name="identities")
-        await self.supervisor.wait_ready(*PROGRAMS, timeout_s=_READY_WITHIN_S)
+        await self.supervisor.wait_ready(*plane_settings.PROGRAMS, timeout_s=_READY_WITHIN_S)
         self._progress("waiting for the nodes and their capacity")
         await bootstrap.wait_for_nodes(self.node_names)
         if self.settings.dashboard:
             await self.supervisor.wait_ready(DASHBOARD, timeout_s=_READY_WITHIN_S)
             address = self.supervisor[DASHBOARD].last_line.removeprefix("ready ")
-            self.dashboard_url = f"{address}#token={token_in(self.settings.dashboard_token)}"
+            self.dashboard_url = f"{address}#token={plane_settings.token_in(self.settings.dashboard_token)}"
         self.supervisor.watch_liveness(urls)
 
     def _ports_before(self) -> dict[str, int]:
@@ -177,14 +166,15 @@ class Plane:
 
     def _serve_at(self, before: Mapping[str, int]) -> tuple[dict[str, str], dict[str, int]]:
         """Choose the programs' addresses, and write them down before they serve. Returns URLs and ports by program."""
-        ports = choose_ports(SERVING, before, self._rng, without=(self._dashboard_port,))
+        ports = plane_settings.choose_ports(plane_settings.SERVING, before, self._rng, without=(self._dashboard_port,))
         if self.settings.dashboard:
             ports[DASHBOARD] = self._dashboard_port
         urls = {"apiserver": self.url}
         urls |= {
-            name: f"{'https' if name in AUTHORITIES else 'http'}://{LOOPBACK}:{port}" for name, port in ports.items()
+            name: f"{'https' if name in plane_settings.AUTHORITIES else 'http'}://{plane_settings.LOOPBACK}:{port}"
+            for name, port in ports.items()
         }
-        write_endpoints(self.settings.data_dir, urls, {"apiserver": "pki/ca.crt", **AUTHORITIES})
+        write_endpoints(self.settings.data_dir, urls, {"apiserver": "pki/ca.crt", **plane_settings.AUTHORITIES})
         return urls, ports
 
     async def _stop(self) -> None:

@@ -24,27 +24,15 @@ from tonnage.client.owners import find_owner
 from tonnage.client.program import Program, Runtime
 from tonnage.client.recorder import Recorder
 from tonnage.clock import Clock
+from tonnage.csi import driver_capabilities
 from tonnage.csi.address import socket_path
 from tonnage.csi.client import CsiClient
-from tonnage.csi.driver_capabilities import (
-    ControllerCapabilities,
-    DriverInfo,
-    NodeCapabilities,
-    get_controller_capabilities,
-    get_driver_name,
-    get_node_capabilities,
-    get_plugin_capabilities,
-)
+from tonnage.csi.driver_capabilities import DriverInfo
 from tonnage.csi.errors import Code, CsiError
+from tonnage.objects import storage_v1
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import ObjectMeta, OwnerReference
-from tonnage.objects.storage_v1 import (
-    CSINode,
-    CSINodeDriver,
-    CSINodeSpec,
-    StorageClass,
-    VolumeAttachment,
-)
+from tonnage.objects.storage_v1 import CSINode, StorageClass, VolumeAttachment
 from tonnage.provisioner.capacity.controller import CapacityController, CapacitySettings
 from tonnage.provisioner.capacity.objects import Segment, manager_on
 from tonnage.provisioner.context import NoRefresher, ProvisionerCaches, ProvisionerContext, ProvisionerOptions
@@ -87,12 +75,16 @@ async def _wait_for_socket(address: str, clock: Clock) -> None:
 
 
 async def _ask(driver: CsiClient, with_node: bool) -> DriverInfo:
-    name = await get_driver_name(driver)
-    plugin = await get_plugin_capabilities(driver)
-    controller = await get_controller_capabilities(driver) if plugin.controller_service else ControllerCapabilities()
-    node = NodeCapabilities()
+    name = await driver_capabilities.get_driver_name(driver)
+    plugin = await driver_capabilities.get_plugin_capabilities(driver)
+    controller = (
+        await driver_capabilities.get_controller_capabilities(driver)
+        if plugin.controller_service
+        else driver_capabilities.ControllerCapabilities()
+    )
+    node = driver_capabilities.NodeCapabilities()
     try:
-        node = await get_node_capabilities(driver)
+        node = await driver_capabilities.get_node_capabilities(driver)
     except CsiError as exc:
         if exc.code is not Code.UNIMPLEMENTED:
             raise
@@ -184,9 +176,11 @@ class Provisioner(Program):
         csi_nodes: Cache[CSINode] = of(CSINode) if has_all_nodes else Cache(CSINode)
         if deployment is not None and info.node_info is not None:
             name, labels = deployment.node_name, dict(self._own_topology() or {})
-            entry = CSINodeDriver(name=info.name, node_id=info.node_info.node_id, topology_keys=tuple(sorted(labels)))
+            entry = storage_v1.CSINodeDriver(
+                name=info.name, node_id=info.node_info.node_id, topology_keys=tuple(sorted(labels))
+            )
             nodes.put(Node(metadata=ObjectMeta(name=name, labels=labels)))
-            csi_nodes.put(CSINode(metadata=ObjectMeta(name=name), spec=CSINodeSpec(drivers=(entry,))))
+            csi_nodes.put(CSINode(metadata=ObjectMeta(name=name), spec=storage_v1.CSINodeSpec(drivers=(entry,))))
         return ProvisionerCaches(
             claims=of(PersistentVolumeClaim),
             volumes=of(PersistentVolume),

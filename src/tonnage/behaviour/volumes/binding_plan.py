@@ -27,16 +27,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from tonnage.errors import TonnageError
-from tonnage.objects.core_v1 import (
-    BIND_COMPLETED,
-    BOUND_BY_CONTROLLER,
-    PROVISIONED_BY,
-    PVC_PROTECTION,
-    STORAGE_PROVISIONER,
-    VOLUME_PROTECTION,
-    PersistentVolume,
-    PersistentVolumeClaim,
-)
+from tonnage.objects import core_v1
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Object
 from tonnage.objects.storage_v1 import StorageClass
@@ -116,7 +108,7 @@ class ClaimInputs:
 
 def claim_step(claim: PersistentVolumeClaim, inputs: ClaimInputs) -> ClaimStep:
     """The next step for a claim. Raises InvalidSelector."""
-    if BIND_COMPLETED in claim.metadata.annotations:
+    if core_v1.BIND_COMPLETED in claim.metadata.annotations:
         return _step_for_bound(claim, inputs)
     if claim.spec.volume_name:
         return _step_for_chosen(claim, inputs.volume(claim.spec.volume_name))
@@ -168,7 +160,7 @@ def _step_for_chosen(claim: PersistentVolumeClaim, volume: PersistentVolume | No
     if is_bound_to_claim(volume, claim):
         return Bind(volume)
     taken = Note("Warning", "FailedBinding", f'volume "{volume.name}" already bound to a different claim.')
-    if BOUND_BY_CONTROLLER in claim.metadata.annotations:
+    if core_v1.BOUND_BY_CONTROLLER in claim.metadata.annotations:
         return RecordEvent(taken, is_broken=True)  # somebody removed the claim's bind-completed annotation
     return StayPending(taken)
 
@@ -250,7 +242,7 @@ def volume_step(volume: PersistentVolume, claim: PersistentVolumeClaim | None) -
         return RecordEvents(*(Note("Warning", "VolumeMismatch", text) for text in (of_volume, of_claim)))
     if claim.spec.volume_name == volume.name:
         return SetPhase(BOUND)
-    is_made_for_it = PROVISIONED_BY in volume.metadata.annotations
+    is_made_for_it = core_v1.PROVISIONED_BY in volume.metadata.annotations
     if is_made_for_it and volume.spec.persistent_volume_reclaim_policy == "Delete":
         return Release()
     return Unbind()
@@ -270,7 +262,7 @@ def reclaim_step(volume: PersistentVolume) -> SetPhase | None:
 
 
 def _why_nobody_deletes(volume: PersistentVolume) -> str:
-    provisioner = volume.metadata.annotations.get(PROVISIONED_BY, "")
+    provisioner = volume.metadata.annotations.get(core_v1.PROVISIONED_BY, "")
     if provisioner:
         in_tree = provisioner.startswith("kubernetes.io/")
         return f"no volume plugin matched name: {provisioner}" if in_tree else ""
@@ -301,16 +293,16 @@ def volume_bound(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Doc 
                 "resourceVersion": claim.metadata.resource_version,
             }
         }
-    if not is_bound_to_claim(volume, claim) and BOUND_BY_CONTROLLER not in volume.metadata.annotations:
-        patch["metadata"]["annotations"] = {BOUND_BY_CONTROLLER: "yes"}
+    if not is_bound_to_claim(volume, claim) and core_v1.BOUND_BY_CONTROLLER not in volume.metadata.annotations:
+        patch["metadata"]["annotations"] = {core_v1.BOUND_BY_CONTROLLER: "yes"}
     return _if_more(patch)
 
 
 def volume_unbound(volume: PersistentVolume) -> Doc:
     """Undo our binding, or remove only the uid from a person's choice. Mirrors unbindVolume."""
     patch = _at(volume)
-    if BOUND_BY_CONTROLLER in volume.metadata.annotations:
-        patch["metadata"]["annotations"] = {BOUND_BY_CONTROLLER: None}
+    if core_v1.BOUND_BY_CONTROLLER in volume.metadata.annotations:
+        patch["metadata"]["annotations"] = {core_v1.BOUND_BY_CONTROLLER: None}
         patch["spec"] = {"claimRef": None}
     else:
         patch["spec"] = {"claimRef": {"uid": None}}
@@ -337,16 +329,16 @@ def claim_bound(claim: PersistentVolumeClaim, volume: PersistentVolume) -> Doc |
     annotations: dict[str, str] = {}
     if claim.spec.volume_name != volume.name:
         patch["spec"] = {"volumeName": volume.name}
-        if BOUND_BY_CONTROLLER not in claim.metadata.annotations:
-            annotations[BOUND_BY_CONTROLLER] = "yes"
-    if BIND_COMPLETED not in claim.metadata.annotations:
-        annotations[BIND_COMPLETED] = "yes"
+        if core_v1.BOUND_BY_CONTROLLER not in claim.metadata.annotations:
+            annotations[core_v1.BOUND_BY_CONTROLLER] = "yes"
+    if core_v1.BIND_COMPLETED not in claim.metadata.annotations:
+        annotations[core_v1.BIND_COMPLETED] = "yes"
     if annotations:
         patch["metadata"]["annotations"] = annotations
         before = claim.metadata.finalizers
-        finalizers = [each for each in before if each != VOLUME_PROTECTION or not _is_made_for(volume, claim)]
-        if PVC_PROTECTION not in finalizers and not claim.metadata.is_terminating:
-            finalizers.append(PVC_PROTECTION)
+        finalizers = [each for each in before if each != core_v1.VOLUME_PROTECTION or not _is_made_for(volume, claim)]
+        if core_v1.PVC_PROTECTION not in finalizers and not claim.metadata.is_terminating:
+            finalizers.append(core_v1.PVC_PROTECTION)
         if finalizers != list(before):
             patch["metadata"]["finalizers"] = finalizers
     return _if_more(patch)
@@ -355,7 +347,7 @@ def claim_bound(claim: PersistentVolumeClaim, volume: PersistentVolume) -> Doc |
 def _is_made_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     """True if a provisioner created the volume for this claim."""
     owner = volume.spec.claim_ref
-    return owner is not None and owner.uid == claim.uid and PROVISIONED_BY in volume.metadata.annotations
+    return owner is not None and owner.uid == claim.uid and core_v1.PROVISIONED_BY in volume.metadata.annotations
 
 
 def claim_class(claim: PersistentVolumeClaim, name: str) -> Doc:
@@ -364,10 +356,10 @@ def claim_class(claim: PersistentVolumeClaim, name: str) -> Doc:
 
 def claim_provisioner(claim: PersistentVolumeClaim, provisioner: str) -> Doc | None:
     """The annotations that external provisioners wait for, including the old one."""
-    if claim.metadata.annotations.get(STORAGE_PROVISIONER) == provisioner:
+    if claim.metadata.annotations.get(core_v1.STORAGE_PROVISIONER) == provisioner:
         return None
     patch = _at(claim)
-    patch["metadata"]["annotations"] = {BETA_STORAGE_PROVISIONER: provisioner, STORAGE_PROVISIONER: provisioner}
+    patch["metadata"]["annotations"] = {BETA_STORAGE_PROVISIONER: provisioner, core_v1.STORAGE_PROVISIONER: provisioner}
     return patch
 
 

@@ -17,22 +17,7 @@ from typing import Final
 
 import msgspec
 
-from tonnage.behaviour.workloads.job_pods import (
-    delayed_removals,
-    failed_indexes,
-    finished_at,
-    index_failures,
-    index_of,
-    is_failed,
-    is_tracked,
-    last_failures,
-    match_policy,
-    matched_success_rule,
-    pending_indexes,
-    replaces_failed_only,
-    succeeded_indexes,
-    superfluous_pods,
-)
+from tonnage.behaviour.workloads import job_pods
 from tonnage.behaviour.workloads.pod_states import is_active, is_ready
 from tonnage.behaviour.workloads.replica_set_plan import pods_to_delete
 from tonnage.objects.batch_v1 import Job, JobCondition, JobStatus, UncountedTerminatedPods
@@ -92,12 +77,14 @@ def counted(job: Job, pods: Sequence[Pod]) -> Count:
     """Count the pods. Those in `uncountedTerminatedPods` are not in the status's numbers yet."""
     status, uncounted = job.status, job.status.uncounted_terminated_pods or UncountedTerminatedPods()
     told = {*uncounted.succeeded, *uncounted.failed}
-    fresh = [pod for pod in pods if is_tracked(pod) and pod.uid not in told]
+    fresh = [pod for pod in pods if job_pods.is_tracked(pod) and pod.uid not in told]
     active = [pod for pod in pods if is_active(pod)]
-    done = succeeded_indexes(job, pods) if job.spec.is_indexed else IndexSet()
+    done = job_pods.succeeded_indexes(job, pods) if job.spec.is_indexed else IndexSet()
     succeeded = status.succeeded + len(uncounted.succeeded) + sum(pod.status.phase == "Succeeded" for pod in fresh)
     failed = status.failed + len(uncounted.failed)
-    failed += sum(is_failed(pod, job) and match_policy(job.spec.pod_failure_policy, pod).counts for pod in fresh)
+    failed += sum(
+        job_pods.is_failed(pod, job) and job_pods.match_policy(job.spec.pod_failure_policy, pod).counts for pod in fresh
+    )
     return Count(
         active=active,
         succeeded=len(done) if job.spec.is_indexed else succeeded,
@@ -105,7 +92,7 @@ def counted(job: Job, pods: Sequence[Pod]) -> Count:
         ready=sum(is_ready(pod) for pod in active),
         terminating=sum(pod.metadata.is_terminating and not pod.is_terminal for pod in pods),
         done=done,
-        lost=failed_indexes(job, pods) if job.spec.is_indexed else IndexSet(),
+        lost=job_pods.failed_indexes(job, pods) if job.spec.is_indexed else IndexSet(),
     )
 
 
@@ -120,7 +107,9 @@ def verdict_of(job: Job, pods: Sequence[Pod], count: Count, now: datetime) -> Jo
 
 def _failed_by_policy(job: Job, pods: Sequence[Pod]) -> JobVerdict | None:
     for pod in pods if job.spec.pod_failure_policy is not None else ():
-        if is_failed(pod, job) and (message := match_policy(job.spec.pod_failure_policy, pod).message):
+        if job_pods.is_failed(pod, job) and (
+            message := job_pods.match_policy(job.spec.pod_failure_policy, pod).message
+        ):
             return JobVerdict("FailureTarget", "PodFailurePolicy", message)
     return None
 
@@ -144,7 +133,7 @@ def _ended_by_indexes(job: Job, count: Count) -> JobVerdict | None:
             return JobVerdict("FailureTarget", "MaxFailedIndexesExceeded", told)
         if count.lost and len(count.lost) + len(count.done) >= (spec.completions or 0):
             return JobVerdict("FailureTarget", "FailedIndexes", "Job has failed indexes")
-    rule = matched_success_rule(spec.success_policy, spec.completions or 0, count.done)
+    rule = job_pods.matched_success_rule(spec.success_policy, spec.completions or 0, count.done)
     if rule is None:
         return None
     return JobVerdict("SuccessCriteriaMet", "SuccessPolicy", f"Matched rules at index {rule}")
@@ -201,7 +190,7 @@ def manage(job: Job, pods: Sequence[Pod], count: Count, now: datetime) -> Manage
     surplus = _surplus(job, active, max(0, len(active) - wanted), now)
     if surplus:
         return Manage(delete=surplus[:MOST_AT_ONCE])
-    missing = wanted - len(active) - (count.terminating if replaces_failed_only(job) else 0)
+    missing = wanted - len(active) - (count.terminating if job_pods.replaces_failed_only(job) else 0)
     if missing <= 0:
         return Manage()
     missing = min(missing, MOST_AT_ONCE)
@@ -211,12 +200,12 @@ def manage(job: Job, pods: Sequence[Pod], count: Count, now: datetime) -> Manage
             return Manage(wait_s=wait_s)
     if not job.spec.is_indexed:
         return Manage(create=missing)
-    indexes = pending_indexes(job, pods, count.settled, missing)
+    indexes = job_pods.pending_indexes(job, pods, count.settled, missing)
     return _after_their_pauses(job, pods, count, indexes, now)
 
 
 def _surplus(job: Job, active: Sequence[Pod], at_least: int, now: datetime) -> list[Pod]:
-    extra = superfluous_pods(job, active) if job.spec.is_indexed else []
+    extra = job_pods.superfluous_pods(job, active) if job.spec.is_indexed else []
     if len(extra) >= at_least:
         return extra
     gone = {pod.uid for pod in extra}
@@ -226,10 +215,10 @@ def _surplus(job: Job, active: Sequence[Pod], at_least: int, now: datetime) -> l
 
 def pause_s(job: Job, pods: Sequence[Pod], now: datetime) -> float:
     """Seconds until the next pod: 10 s after one failure, doubled for every further one since the last success."""
-    ended = [(finished_at(pod) or now, pod) for pod in pods]
+    ended = [(job_pods.finished_at(pod) or now, pod) for pod in pods]
     successes = [at for at, pod in ended if pod.status.phase == "Succeeded"]
     last_success = max(successes, default=None)
-    failures = [at for at, pod in ended if is_failed(pod, job) and (last_success is None or at > last_success)]
+    failures = [at for at, pod in ended if job_pods.is_failed(pod, job) and (last_success is None or at > last_success)]
     return _left_s(len(failures), max(failures, default=None), now)
 
 
@@ -242,9 +231,9 @@ def _left_s(failures: int, last: datetime | None, now: datetime) -> float:
 
 def _after_their_pauses(job: Job, pods: Sequence[Pod], count: Count, indexes: list[int], now: datetime) -> Manage:
     """Create for indexes whose own pause is over; indexes with their own limit wait independently."""
-    failed = last_failures(job, pods, count.settled)
+    failed = job_pods.last_failures(job, pods, count.settled)
     waits = {
-        index: _left_s(index_failures(failed[index]) + 1, finished_at(failed[index]), now)
+        index: _left_s(job_pods.index_failures(failed[index]) + 1, job_pods.finished_at(failed[index]), now)
         for index in indexes
         if index in failed
     }
@@ -274,10 +263,10 @@ def account(job: Job, pods: Sequence[Pod], count: Count, *, is_ending: bool) -> 
     uncounted = job.status.uncounted_terminated_pods or UncountedTerminatedPods()
     succeeded, failed = list(uncounted.succeeded), list(uncounted.failed)
     told = {*succeeded, *failed}
-    kept = set() if is_ending else delayed_removals(job, pods, count.settled)
+    kept = set() if is_ending else job_pods.delayed_removals(job, pods, count.settled)
     removable: list[Pod] = []
     for pod in pods:
-        if not is_tracked(pod) or not _may_lose_finalizer(job, pod, kept, is_ending=is_ending):
+        if not job_pods.is_tracked(pod) or not _may_lose_finalizer(job, pod, kept, is_ending=is_ending):
             continue
         if len(removable) >= MOST_UNCOUNTED:
             break
@@ -287,7 +276,7 @@ def account(job: Job, pods: Sequence[Pod], count: Count, *, is_ending: bool) -> 
         if pod.status.phase == "Succeeded":
             if not job.spec.is_indexed:
                 succeeded.append(pod.uid)
-        elif (is_failed(pod, job) or is_ending) and _is_countable(job, pod):
+        elif (job_pods.is_failed(pod, job) or is_ending) and _is_countable(job, pod):
             failed.append(pod.uid)
     status = msgspec.structs.replace(
         job.status, uncounted_terminated_pods=UncountedTerminatedPods(succeeded=tuple(succeeded), failed=tuple(failed))
@@ -302,15 +291,15 @@ def account(job: Job, pods: Sequence[Pod], count: Count, *, is_ending: bool) -> 
 def _may_lose_finalizer(job: Job, pod: Pod, kept: set[str], *, is_ending: bool) -> bool:
     if job.metadata.is_terminating or is_ending or pod.status.phase == "Succeeded":
         return True
-    return is_failed(pod, job) and pod.uid not in kept
+    return job_pods.is_failed(pod, job) and pod.uid not in kept
 
 
 def _is_countable(job: Job, pod: Pod) -> bool:
     if job.spec.is_indexed:
-        index = index_of(pod)
+        index = job_pods.index_of(pod)
         if index is None or index >= (job.spec.completions or 0):
             return False
-    return not is_failed(pod, job) or match_policy(job.spec.pod_failure_policy, pod).counts
+    return not job_pods.is_failed(pod, job) or job_pods.match_policy(job.spec.pod_failure_policy, pod).counts
 
 
 def settle(status: JobStatus, tracked: Iterable[str], *, is_indexed: bool) -> JobStatus:

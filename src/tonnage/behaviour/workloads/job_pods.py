@@ -13,18 +13,8 @@ from typing import Final, NamedTuple
 from tonnage.behaviour.workloads.cron_plan import zone_of
 from tonnage.behaviour.workloads.pod_states import is_active
 from tonnage.behaviour.workloads.templates import controller_ref, pod_from_template
-from tonnage.objects.batch_v1 import (
-    COMPLETION_INDEX,
-    CRONJOB_SCHEDULED_AT,
-    INDEX_FAILURE_COUNT,
-    INDEX_IGNORED_FAILURE_COUNT,
-    JOB_TRACKING,
-    CronJob,
-    Job,
-    PodFailurePolicy,
-    PodFailurePolicyOnExitCodesRequirement,
-    SuccessPolicy,
-)
+from tonnage.objects import batch_v1
+from tonnage.objects.batch_v1 import CronJob, Job, PodFailurePolicy, SuccessPolicy
 from tonnage.objects.codec import to_doc
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.core_v1.pod import ContainerStatus
@@ -49,8 +39,8 @@ def job_pod(owner: Job, index: int) -> Doc:
         "job-name": owner.name,
     }
     if owner.spec.completion_mode == "Indexed":
-        labels[COMPLETION_INDEX] = str(index)
-        metadata.setdefault("annotations", {})[COMPLETION_INDEX] = str(index)
+        labels[batch_v1.COMPLETION_INDEX] = str(index)
+        metadata.setdefault("annotations", {})[batch_v1.COMPLETION_INDEX] = str(index)
         ending = f"-{index}-"
         metadata["generateName"] = f"{owner.name[: _MAX_GENERATED_BASE - len(ending)]}{ending}"
         spec["hostname"] = f"{owner.name}-{index}"[:_MAX_HOST_NAME]
@@ -63,7 +53,7 @@ def _tell_index(container: Doc) -> None:
     """Set the index variable, unless the author of the template has."""
     if any(each.get("name") == _INDEX_VARIABLE for each in container.get("env", ())):
         return
-    source = {"fieldRef": {"fieldPath": f"metadata.labels['{COMPLETION_INDEX}']"}}
+    source = {"fieldRef": {"fieldPath": f"metadata.labels['{batch_v1.COMPLETION_INDEX}']"}}
     container["env"] = [*container.get("env", ()), {"name": _INDEX_VARIABLE, "valueFrom": source}]
 
 
@@ -78,7 +68,7 @@ def job_of(owner: CronJob, at: datetime) -> Doc:
     said = template.metadata
     metadata |= {field: copy(said[field]) for field in ("labels", "annotations") if said.get(field)}
     shown = at.astimezone(zone_of(owner) or UTC).isoformat(timespec="seconds")
-    metadata.setdefault("annotations", {})[CRONJOB_SCHEDULED_AT] = shown.replace("+00:00", "Z")
+    metadata.setdefault("annotations", {})[batch_v1.CRONJOB_SCHEDULED_AT] = shown.replace("+00:00", "Z")
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": copy(dict(template.spec))}
 
 
@@ -96,7 +86,7 @@ NO_MATCH = PolicyMatch()
 
 def is_tracked(pod: Pod) -> bool:
     """True if the pod is not finally counted."""
-    return JOB_TRACKING in pod.metadata.finalizers
+    return batch_v1.JOB_TRACKING in pod.metadata.finalizers
 
 
 def replaces_failed_only(job: Job) -> bool:
@@ -113,15 +103,15 @@ def is_failed(pod: Pod, job: Job) -> bool:
 
 def index_of(pod: Pod) -> int | None:
     """The pod's index in an Indexed Job; None if it has none."""
-    return _number(pod.metadata.annotations.get(COMPLETION_INDEX, ""))
+    return _number(pod.metadata.annotations.get(batch_v1.COMPLETION_INDEX, ""))
 
 
 def index_failures(pod: Pod) -> int:
-    return _number(pod.metadata.annotations.get(INDEX_FAILURE_COUNT, "")) or 0
+    return _number(pod.metadata.annotations.get(batch_v1.INDEX_FAILURE_COUNT, "")) or 0
 
 
 def ignored_index_failures(pod: Pod) -> int:
-    return _number(pod.metadata.annotations.get(INDEX_IGNORED_FAILURE_COUNT, "")) or 0
+    return _number(pod.metadata.annotations.get(batch_v1.INDEX_IGNORED_FAILURE_COUNT, "")) or 0
 
 
 def _number(text: str) -> int | None:
@@ -163,7 +153,7 @@ def match_policy(policy: PodFailurePolicy | None, pod: Pod) -> PolicyMatch:
     return NO_MATCH
 
 
-def _matching_container(pod: Pod, rule: PodFailurePolicyOnExitCodesRequirement) -> ContainerStatus | None:
+def _matching_container(pod: Pod, rule: batch_v1.PodFailurePolicyOnExitCodesRequirement) -> ContainerStatus | None:
     for status in (*pod.status.container_statuses, *pod.status.init_container_statuses):
         ended = status.state.terminated
         if ended is None or ended.exit_code == 0 or rule.container_name not in (None, status.name):

@@ -19,13 +19,7 @@ from typing import Final
 
 from tonnage import logs
 from tonnage.backoff import jittered
-from tonnage.behaviour.volumes.attach_detach_plan import (
-    MAX_WAIT_FOR_UNMOUNT_S,
-    Detachment,
-    NodeState,
-    needs_attaching,
-    plan,
-)
+from tonnage.behaviour.volumes import attach_detach_plan
 from tonnage.client.cache import Indexer, MutationCache
 from tonnage.client.recorder import reference_to
 from tonnage.controllers.controller_context import (
@@ -37,19 +31,10 @@ from tonnage.controllers.controller_context import (
     volume_of_attachment,
 )
 from tonnage.errors import AlreadyExists, NotFound
+from tonnage.objects import storage_v1
 from tonnage.objects.core_v1 import Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, ObjectMeta
-from tonnage.objects.storage_v1 import (
-    CSI_VOLUME_PREFIX,
-    CSIDriver,
-    CSINode,
-    VolumeAttachment,
-    VolumeAttachmentSource,
-    VolumeAttachmentSpec,
-    VolumeError,
-    attachment_name,
-    unique_volume_name,
-)
+from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeAttachment, attachment_name, unique_volume_name
 
 _TOGETHER_S: Final = 0.5
 """A node's attachments within this time are written together. Upstream's reconciler writes ten times a second."""
@@ -95,7 +80,7 @@ class VolumesAttachedUpdater(QueueController):
         """Write the list if it changed. Returns the node as the server has it then. Raises NotFound."""
         before = [attached_volume.name for attached_volume in node.status.volumes_attached]
         # Volumes without the CSI prefix were listed by another attacher.
-        others = [name for name in before if not name.startswith(CSI_VOLUME_PREFIX)]
+        others = [name for name in before if not name.startswith(storage_v1.CSI_VOLUME_PREFIX)]
         now = others + sorted(self._attached_to(node.name))
         if set(now) == set(before):
             return None
@@ -171,7 +156,9 @@ _log = logs.logger("tonnage.attachments")
 class AttachDetachController(QueueController):
     """Attaches and detaches until cancelled. Without a sync period volumes are not queued periodically."""
 
-    def __init__(self, context: ControllerContext, *, max_wait_for_unmount_s: float = MAX_WAIT_FOR_UNMOUNT_S) -> None:
+    def __init__(
+        self, context: ControllerContext, *, max_wait_for_unmount_s: float = attach_detach_plan.MAX_WAIT_FOR_UNMOUNT_S
+    ) -> None:
         super().__init__(context)
         informers = context.informers
         self._sync_period_s = context.configuration.attach_detach_reconcile_sync_period_s
@@ -179,7 +166,7 @@ class AttachDetachController(QueueController):
         self._deduplicated = DeduplicatingRecorder(context.recorder, context.clock)
         self._unattached: set[str] = set()
         """Names of attachments that are about to be created, or were seen before they were attached."""
-        self._failures: dict[str, tuple[VolumeError, ObjectReference]] = {}
+        self._failures: dict[str, tuple[storage_v1.VolumeError, ObjectReference]] = {}
         """The last recorded failure by attachment name, and the attachment's reference when that message was new."""
         self._attachers = context.attachers
         self._volumes = informers.of(PersistentVolume)
@@ -224,11 +211,11 @@ class AttachDetachController(QueueController):
             else:
                 self._unwanted_since_s.setdefault((key, node), self._clock.monotonic())
         driver = volume.spec.csi.driver if volume.spec.csi is not None else ""
-        drawn = plan(
+        drawn = attach_detach_plan.plan(
             volume,
             wanted,
             attachments,
-            lambda node: NodeState.of(self._nodes.get(node), self._csi_nodes.get(node), driver),
+            lambda node: attach_detach_plan.NodeState.of(self._nodes.get(node), self._csi_nodes.get(node), driver),
             lambda node: self._clock.monotonic() - self._unwanted_since_s[key, node],
             max_wait_s=self._max_wait_s,
             force_on_timeout=self._configuration.force_detach_on_timeout,
@@ -293,7 +280,11 @@ class AttachDetachController(QueueController):
     def _users_of(self, volume: PersistentVolume, holders: Collection[str]) -> list[Pod]:
         """The pods that need a volume on their node, oldest first. `holders`: the nodes that have the volume."""
         owner, source = volume.spec.claim_ref, volume.spec.csi
-        if owner is None or source is None or not needs_attaching(volume, self._drivers.get(source.driver)):
+        if (
+            owner is None
+            or source is None
+            or not attach_detach_plan.needs_attaching(volume, self._drivers.get(source.driver))
+        ):
             return []
         claim = self._claims.get(owner.key)
         is_bound = (
@@ -338,10 +329,10 @@ class AttachDetachController(QueueController):
             metadata = ObjectMeta(name=name, finalizers=finalizers, annotations=annotations)
         attachment = VolumeAttachment(
             metadata=metadata,
-            spec=VolumeAttachmentSpec(
+            spec=storage_v1.VolumeAttachmentSpec(
                 attacher=source.driver,
                 node_name=node,
-                source=VolumeAttachmentSource(persistent_volume_name=volume.name),
+                source=storage_v1.VolumeAttachmentSource(persistent_volume_name=volume.name),
             ),
         )
         self._unattached.add(name)
@@ -354,7 +345,7 @@ class AttachDetachController(QueueController):
         if name not in self._attachments:
             self._created[name] = (made, self._clock.monotonic())
 
-    async def _detach(self, volume: PersistentVolume, detachment: Detachment) -> None:
+    async def _detach(self, volume: PersistentVolume, detachment: attach_detach_plan.Detachment) -> None:
         """Delete an attachment, unless the node reports the volume in use or a pod now needs it."""
         attachment, source = detachment.attachment, volume.spec.csi
         node_name = attachment.spec.node_name
@@ -416,4 +407,4 @@ class AttachDetachController(QueueController):
 
 
 def _relevant_state(node: Node) -> tuple[object, ...]:
-    return node.status.volumes_in_use, node.spec.taints, NodeState.of(node, None, "").is_ready
+    return node.status.volumes_in_use, node.spec.taints, attach_detach_plan.NodeState.of(node, None, "").is_ready

@@ -23,18 +23,8 @@ from tonnage.controllers.controller_context import (
     node_of_attachment,
     volume_of_attachment,
 )
-from tonnage.controllers.volumes.attacher_requests import (
-    NODE_ID_ANNOTATION,
-    CannotAttach,
-    finalizer_name,
-    mismatched_attachments,
-    node_id,
-    publish_request,
-    published_nodes,
-    source_of,
-    unpublish_request,
-    volume_error,
-)
+from tonnage.controllers.volumes import attacher_requests
+from tonnage.controllers.volumes.attacher_requests import CannotAttach
 from tonnage.csi.client import CsiClient
 from tonnage.csi.conversion import UndecodableSecret, secret_values
 from tonnage.csi.driver_capabilities import DriverInfo, get_controller_capabilities, get_driver_name
@@ -100,7 +90,7 @@ class Attacher(QueueController):
     async def run(self) -> None:
         await self._informers.wait_synced()
         self._driver_info = await self._wait_for_driver()
-        self.volume_finalizer = finalizer_name(self._driver_info.name)
+        self.volume_finalizer = attacher_requests.finalizer_name(self._driver_info.name)
         _log.info(
             "Driver found",
             driver=self._driver_info.name,
@@ -156,12 +146,14 @@ class Attacher(QueueController):
         if volume.metadata.is_terminating:
             raise CannotAttach(f'PersistentVolume "{volume.name}" is marked for deletion')
         volume = await self._add_volume_finalizer(volume)
-        secrets = await self._secrets(source_of(volume))
+        secrets = await self._secrets(attacher_requests.source_of(volume))
         node_name = attachment.spec.node_name
-        node = node_id(self._driver_info.name, node_name, self._csi_nodes.get(node_name))
-        asked = publish_request(volume, node, secrets, self._driver_info.controller)
+        node = attacher_requests.node_id(self._driver_info.name, node_name, self._csi_nodes.get(node_name))
+        asked = attacher_requests.publish_request(volume, node, secrets, self._driver_info.controller)
         # All checks have passed: from here on only the driver can release the volume.
-        patch = add_finalizer(attachment, self.volume_finalizer, annotations={NODE_ID_ANNOTATION: node})
+        patch = add_finalizer(
+            attachment, self.volume_finalizer, annotations={attacher_requests.NODE_ID_ANNOTATION: node}
+        )
         if patch is not None:
             attachment = await self._patch(attachment, patch)
         answer = await self._driver.controller_publish(asked)
@@ -177,7 +169,11 @@ class Attacher(QueueController):
         try:
             if volume.metadata.is_terminating:
                 raise CannotAttach(f'PersistentVolume "{volume.name}" is marked for deletion')
-            annotations = {NODE_ID_ANNOTATION: node_id(self._driver_info.name, node, self._csi_nodes.get(node))}
+            annotations = {
+                attacher_requests.NODE_ID_ANNOTATION: attacher_requests.node_id(
+                    self._driver_info.name, node, self._csi_nodes.get(node)
+                )
+            }
             await self._add_volume_finalizer(self._written_volumes.get(volume.name) or volume)
         except (CannotAttach, ApiError) as exc:
             self._announced_at_s.pop((volume.name, node), None)
@@ -202,10 +198,12 @@ class Attacher(QueueController):
     async def _detach(self, attachment: VolumeAttachment) -> None:
         try:
             volume = self._volume_of(attachment)
-            secrets = await self._secrets(source_of(volume))
+            secrets = await self._secrets(attacher_requests.source_of(volume))
             node_name = attachment.spec.node_name
-            node = node_id(self._driver_info.name, node_name, self._csi_nodes.get(node_name), attachment)
-            await self._driver.controller_unpublish(unpublish_request(volume, node, secrets))
+            node = attacher_requests.node_id(
+                self._driver_info.name, node_name, self._csi_nodes.get(node_name), attachment
+            )
+            await self._driver.controller_unpublish(attacher_requests.unpublish_request(volume, node, secrets))
         except (CsiError, CannotAttach) as exc:
             await self._save_error(attachment, "detachError", exc)
             raise
@@ -276,7 +274,7 @@ class Attacher(QueueController):
 
     async def _save_error(self, attachment: VolumeAttachment, where: str, failure: TonnageError) -> None:
         has_codes = self._configuration.gates.enabled("MutableCSINodeAllocatableCount")
-        said = volume_error(failure, self._clock.now(), has_codes=has_codes)
+        said = attacher_requests.volume_error(failure, self._clock.now(), has_codes=has_codes)
         try:
             await self._patch(attachment, {"status": {where: said}}, "status")
         except TonnageError as exc:
@@ -293,11 +291,11 @@ class Attacher(QueueController):
         while True:
             await self._clock.sleep(self._reconcile_sync_s)
             try:
-                found = await published_nodes(self._driver)
+                found = await attacher_requests.published_nodes(self._driver)
             except CsiError as exc:
                 _log.warning("Volumes could not be listed", error=exc.message)
                 continue
-            for attachment in mismatched_attachments(
+            for attachment in attacher_requests.mismatched_attachments(
                 self._driver_info.name, self._attachments, self._volumes, self._csi_nodes, found
             ):
                 _log.warning("The driver sees it otherwise", attachment=attachment.key, node=attachment.spec.node_name)

@@ -26,14 +26,8 @@ from tonnage.controllers.controller_context import ControllerContext, QueueContr
 from tonnage.controllers.workloads.workload_controller import RESYNC_S, WorkloadController
 from tonnage.controllers.workloads.workload_writes import PodControl, slow_start, write_status
 from tonnage.errors import Conflict, NotFound, RequestEntityTooLarge, TonnageError
-from tonnage.objects.batch_v1 import (
-    INDEX_FAILURE_COUNT,
-    INDEX_IGNORED_FAILURE_COUNT,
-    JOB_TRACKING,
-    OUR_CONTROLLER,
-    Job,
-    JobStatus,
-)
+from tonnage.objects import batch_v1
+from tonnage.objects.batch_v1 import JOB_TRACKING, Job, JobStatus
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key
@@ -59,7 +53,7 @@ class JobController(WorkloadController[Job, Pod]):
 
     async def sync(self, job: Job, /, *, is_current: bool) -> float | None:
         """Take the next step for a Job. Mirrors syncJob."""
-        if job.spec.managed_by not in (None, OUR_CONTROLLER) or job.is_finished:
+        if job.spec.managed_by not in (None, batch_v1.OUR_CONTROLLER) or job.is_finished:
             return None
         if not is_current:
             return RESYNC_S
@@ -242,9 +236,9 @@ def _remember_failures(doc: Doc, job: Job, before: Pod | None) -> None:
         counts = job_pods.index_failures(before) + is_counted
         ignored = job_pods.ignored_index_failures(before) + (not is_counted)
     annotations = doc["metadata"].setdefault("annotations", {})
-    annotations[INDEX_FAILURE_COUNT] = str(counts)
+    annotations[batch_v1.INDEX_FAILURE_COUNT] = str(counts)
     if ignored:
-        annotations[INDEX_IGNORED_FAILURE_COUNT] = str(ignored)
+        annotations[batch_v1.INDEX_IGNORED_FAILURE_COUNT] = str(ignored)
 
 
 def expires_at(job: Job) -> datetime | None:

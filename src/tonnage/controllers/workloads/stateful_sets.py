@@ -18,25 +18,6 @@ from typing import Any
 from tonnage import logs
 from tonnage.behaviour.workloads import stateful_set_plan, templates
 from tonnage.behaviour.workloads.pod_states import earliest, next_check_s, ordinal_of
-from tonnage.behaviour.workloads.stateful_set_plan import (
-    Create,
-    CreateClaims,
-    DeletePod,
-    ObservedState,
-    Step,
-    UpdatePod,
-    claim_names,
-    claims_for,
-    empty_ordinals,
-    has_identity,
-    identity_labels,
-    is_member,
-    plan,
-    pod_for,
-    pod_name,
-    revision_of,
-    status_of,
-)
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.workloads.workload_controller import RESYNC_S, WorkloadController
 from tonnage.controllers.workloads.workload_writes import HistoryControl, write_status
@@ -74,35 +55,41 @@ class StatefulSetController(WorkloadController[StatefulSet, Pod]):
         if not is_current:
             return RESYNC_S
         revisions = await self._history.revisions(owner)
-        pods = await self._claimed(owner, is_member=lambda pod: is_member(owner, pod))
+        pods = await self._claimed(owner, is_member=lambda pod: stateful_set_plan.is_member(owner, pod))
         pods = self._measured(pods, owner.spec.min_ready_seconds)
         update, collisions = await self._history.update_revision(owner, revisions)
         current = next((revision for revision in revisions if revision.name == owner.status.current_revision), update)
         self._rejected.observe(owner.key, pods)
         observed = self._observe(owner, pods, current.name, update.name)
-        failure = await self._carry_out(owner, plan(owner, pods, observed), (current, update))
-        written = await write_status(self._client, owner, status_of(owner, pods, observed, collisions))
+        failure = await self._carry_out(owner, stateful_set_plan.plan(owner, pods, observed), (current, update))
+        written = await write_status(
+            self._client, owner, stateful_set_plan.status_of(owner, pods, observed, collisions)
+        )
         if written is not None:
             self._expectations.expect_written(owner.key, self._sets, written)
-        await self._history.forget(owner, revisions, {current.name, update.name, *map(revision_of, pods)})
+        await self._history.forget(
+            owner, revisions, {current.name, update.name, *map(stateful_set_plan.revision_of, pods)}
+        )
         if failure is not None:
             raise failure
         return earliest(
             next_check_s(pods, owner.spec.min_ready_seconds, observed.now), self._rejected.next_check_s(owner.key)
         )
 
-    def _observe(self, owner: StatefulSet, pods: Sequence[Pod], current: str, update: str) -> ObservedState:
+    def _observe(
+        self, owner: StatefulSet, pods: Sequence[Pod], current: str, update: str
+    ) -> stateful_set_plan.ObservedState:
         there = {ordinal_of(pod.name) for pod in pods}
-        return ObservedState(
+        return stateful_set_plan.ObservedState(
             current_revision=current,
             update_revision=update,
             now=self._clock.now(),
             held_back=self._rejected.held_back(owner.key),
             stale_claims={
                 ordinal
-                for ordinal in empty_ordinals(owner, there)
+                for ordinal in stateful_set_plan.empty_ordinals(owner, there)
                 if any(
-                    stateful_set_plan.is_stale(found, owner, pod_name(owner, ordinal))
+                    stateful_set_plan.is_stale(found, owner, stateful_set_plan.pod_name(owner, ordinal))
                     for found in self._claims_at(owner, ordinal)
                 )
             },
@@ -117,12 +104,12 @@ class StatefulSetController(WorkloadController[StatefulSet, Pod]):
         )
 
     def _claims_at(self, owner: StatefulSet, ordinal: int) -> list[PersistentVolumeClaim]:
-        names = claim_names(owner, ordinal).values()
+        names = stateful_set_plan.claim_names(owner, ordinal).values()
         found = (self._claims.get(f"{owner.namespace}/{name}") for name in names)
         return [claim for claim in found if claim is not None]
 
     async def _carry_out(
-        self, owner: StatefulSet, steps: Sequence[Step], revisions: Sequence[ControllerRevision]
+        self, owner: StatefulSet, steps: Sequence[stateful_set_plan.Step], revisions: Sequence[ControllerRevision]
     ) -> TonnageError | None:
         """Take the steps in order, up to the first failure."""
         by_revision: dict[str, Mapping[str, Any]] = {each.name: templates.template_of(each) for each in revisions}
@@ -130,14 +117,14 @@ class StatefulSetController(WorkloadController[StatefulSet, Pod]):
             for step in steps:
                 await asyncio.sleep(0)  # a step may write nothing, and there are as many steps as pods
                 match step:
-                    case Create(ordinal, revision):
+                    case stateful_set_plan.Create(ordinal, revision):
                         await self._create(owner, by_revision[revision], ordinal, revision)
-                    case DeletePod(pod):
+                    case stateful_set_plan.DeletePod(pod):
                         await self._delete(owner, pod)
-                    case CreateClaims(pod):
+                    case stateful_set_plan.CreateClaims(pod):
                         await self._create_claims(owner, ordinal_of(pod.name))
                         await self._update_claims(owner, pod)
-                    case UpdatePod(pod):
+                    case stateful_set_plan.UpdatePod(pod):
                         await self._update(owner, pod)
         except TonnageError as exc:
             return exc
@@ -147,9 +134,11 @@ class StatefulSetController(WorkloadController[StatefulSet, Pod]):
 
     async def _create(self, owner: StatefulSet, template: Mapping[str, Any], ordinal: int, revision: str) -> None:
         """Create an ordinal's missing claims, then its pod. Raises the failure."""
-        with self._recorded(owner, "Create", pod_name(owner, ordinal)):
+        with self._recorded(owner, "Create", stateful_set_plan.pod_name(owner, ordinal)):
             await self._create_claims(owner, ordinal)
-            await self._expectations.create(owner.key, self._pods, pod_for(owner, template, ordinal, revision))
+            await self._expectations.create(
+                owner.key, self._pods, stateful_set_plan.pod_for(owner, template, ordinal, revision)
+            )
 
     async def _delete(self, owner: StatefulSet, pod: Pod) -> None:
         with self._recorded(owner, "Delete", pod.name):
@@ -157,21 +146,24 @@ class StatefulSetController(WorkloadController[StatefulSet, Pod]):
 
     async def _update(self, owner: StatefulSet, pod: Pod) -> None:
         """Give an adopted pod its identity labels, and its claims the owners that the retention policy wants."""
-        if not has_identity(pod):
-            patch: Doc = {"metadata": {"uid": pod.uid, "labels": identity_labels(pod.name)}}
+        if not stateful_set_plan.has_identity(pod):
+            patch: Doc = {"metadata": {"uid": pod.uid, "labels": stateful_set_plan.identity_labels(pod.name)}}
             with self._recorded(owner, "Update", pod.name):
                 await self._expectations.patch(owner.key, self._pods, pod.key, patch, patch_type="strategic")
         await self._update_claims(owner, pod)
 
     async def _create_claims(self, owner: StatefulSet, ordinal: int) -> None:
         """Create an ordinal's missing claims. Raises TonnageError for one that is being deleted."""
-        known = {name: self._claims.get(f"{owner.namespace}/{name}") for name in claim_names(owner, ordinal).values()}
+        known = {
+            name: self._claims.get(f"{owner.namespace}/{name}")
+            for name in stateful_set_plan.claim_names(owner, ordinal).values()
+        }
         if going := next((name for name, claim in known.items() if claim and claim.metadata.is_terminating), None):
             raise TonnageError(f"pvc {going} is being deleted")
         if all(known.values()):
             return
         owners = [to_doc(each) for each in stateful_set_plan.owners_at_creation(owner)]
-        for doc in claims_for(owner, ordinal):
+        for doc in stateful_set_plan.claims_for(owner, ordinal):
             name = doc["metadata"]["name"]
             if known[name] is not None:
                 continue
@@ -187,7 +179,7 @@ class StatefulSetController(WorkloadController[StatefulSet, Pod]):
 
     async def _update_claims(self, owner: StatefulSet, pod: Pod) -> None:
         """Set the claims' owners by the retention policy; the next sync does claims the cache lacks."""
-        for name in claim_names(owner, ordinal_of(pod.name)).values():
+        for name in stateful_set_plan.claim_names(owner, ordinal_of(pod.name)).values():
             known = self._claims.get(f"{owner.namespace}/{name}")
             if known is None:
                 continue
@@ -224,7 +216,7 @@ class StatefulSetController(WorkloadController[StatefulSet, Pod]):
 
     def _record_claim_event(self, owner: StatefulSet, name: str, ordinal: int, failure: TonnageError | None) -> None:
         about = ObjectReference(api_version="v1", kind="PersistentVolumeClaim", namespace=owner.namespace, name=name)
-        pod = pod_name(owner, ordinal)
+        pod = stateful_set_plan.pod_name(owner, ordinal)
         if failure is None:
             note = f"Create Claim {name} Pod {pod} in StatefulSet {owner.name} success"
             self._recorder.event(owner, "Normal", "SuccessfulCreate", "Create", note, about)

@@ -22,18 +22,14 @@ import msgspec
 
 from tonnage import logs
 from tonnage.driver.node_pools import PoolId
-from tonnage.driver.state import contents
+from tonnage.driver.state import contents, records
 from tonnage.driver.state.contents import ForeignContents
-from tonnage.driver.state.records import FOLDER_NAME as INTENTS
 from tonnage.driver.state.records import (
-    SNAPSHOTS,
-    VOLUMES,
     Intent,
     Intents,
     SnapshotRecord,
     StateFolderError,
     VolumeRecord,
-    intent_of,
 )
 from tonnage.private_files import NotOurs, open_lock, own_folder, require_own_folder, sync_folder, write_new
 
@@ -63,7 +59,10 @@ class StateFolder:
                 f"{path} is in use by another driver", hint="stop it, or give each its own --state-dir"
             ) from exc
         try:
-            for folder in filter(os.path.lexists, [self.path / name for name in (VOLUMES, SNAPSHOTS, INTENTS)]):
+            for folder in filter(
+                os.path.lexists,
+                [self.path / name for name in (records.VOLUMES, records.SNAPSHOTS, records.FOLDER_NAME)],
+            ):
                 require_own_folder(folder)
         except BaseException:
             self.close()
@@ -72,11 +71,11 @@ class StateFolder:
     @property
     def is_new(self) -> bool:
         """True if no driver has ever kept records here."""
-        return not os.path.lexists(self.path / VOLUMES)
+        return not os.path.lexists(self.path / records.VOLUMES)
 
     def prepare(self) -> None:
         """Create the folders of records and intents, and remove half-written files. Raises NotOurs."""
-        for folder in (self.path / VOLUMES, self.path / SNAPSHOTS):
+        for folder in (self.path / records.VOLUMES, self.path / records.SNAPSHOTS):
             own_folder(folder)
             for path in folder.iterdir():
                 if _HALF.fullmatch(path.name) and path.is_file() and not path.is_symlink():
@@ -90,7 +89,11 @@ class StateFolder:
             self._lock_fd = -1
 
     def record_path(self, record: VolumeRecord | SnapshotRecord) -> Path:
-        return self.path / (VOLUMES if isinstance(record, VolumeRecord) else SNAPSHOTS) / f"{record.id}.json"
+        return (
+            self.path
+            / (records.VOLUMES if isinstance(record, VolumeRecord) else records.SNAPSHOTS)
+            / f"{record.id}.json"
+        )
 
     def save(self, record: VolumeRecord | SnapshotRecord) -> None:
         """Write or replace the record, synced to disk."""
@@ -123,7 +126,7 @@ class StateFolder:
         Raises ForeignContents if something is in their place, FileNotFoundError without a source; then nothing is left.
         """
         path = self._new_place(record)
-        intent = intent_of("make" if source is None else "copy", record)
+        intent = records.intent_of("make" if source is None else "copy", record)
         self.intents.write(intent)
         try:
             if source is None:
@@ -142,7 +145,11 @@ class StateFolder:
     def move(self, record: VolumeRecord, moved: VolumeRecord) -> Intent:
         """Copy contents to the place of `moved`, make it the record, and set the old contents aside for `finish`."""
         self._new_place(moved)
-        old, copied, removed = self.contents_of(record), intent_of("copy", moved), intent_of("remove", record)
+        old, copied, removed = (
+            self.contents_of(record),
+            records.intent_of("copy", moved),
+            records.intent_of("remove", record),
+        )
         self.intents.write(copied)
         try:
             contents.copy(old, self._aside(copied), moved.access_type, moved.capacity_bytes)
@@ -163,7 +170,7 @@ class StateFolder:
 
     def retire(self, record: VolumeRecord | SnapshotRecord) -> Intent:
         """Set contents aside for `finish`, and remove their record. Raises ForeignContents for foreign contents."""
-        path, intent = self.contents_of(record), intent_of("remove", record)
+        path, intent = self.contents_of(record), records.intent_of("remove", record)
         aside = self._aside(intent)
         if os.path.lexists(path):
             self._require_pool(record.pool_id)
@@ -192,9 +199,9 @@ class StateFolder:
 
     # -- after a death ------------------------------------------------------------------------------------------------
 
-    def recover(self, records: Iterable[VolumeRecord | SnapshotRecord]) -> list[Path]:
+    def recover(self, found: Iterable[VolumeRecord | SnapshotRecord]) -> list[Path]:
         """Finish or undo what intents say was interrupted; returns the removed paths. Everything else stays."""
-        known = {self.contents_of(record): record for record in records}
+        known = {self.contents_of(record): record for record in found}
         removed: list[Path] = []
         for intent in self.intents.all():
             pool = self.contents_path(intent.pool_id, intent.id).parent

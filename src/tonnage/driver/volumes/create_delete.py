@@ -24,15 +24,8 @@ from tonnage.driver.core import (
     resource_exhausted,
 )
 from tonnage.driver.node_pools import PoolId
-from tonnage.driver.state import contents
-from tonnage.driver.state.records import (
-    AccessType,
-    SnapshotRecord,
-    VolumeOrigin,
-    VolumeRecord,
-    snapshot_id_of,
-    volume_id_of,
-)
+from tonnage.driver.state import contents, records
+from tonnage.driver.state.records import AccessType, SnapshotRecord, VolumeOrigin, VolumeRecord
 from tonnage.driver.volumes.parameters import (
     admits,
     driver_parameters,
@@ -68,7 +61,7 @@ class Volumes:
 
     async def create(self, wanted: VolumeRequest) -> VolumeRecord:
         """The volume of this name, created if there is none. Raises StatusError as CreateVolume does."""
-        core, volume_id = self._core, volume_id_of(wanted.name)
+        core, volume_id = self._core, records.volume_id_of(wanted.name)
         async with core.locks.hold(volume_id, *([wanted.source.id] if wanted.source else [])):
             known = core.allocations.volumes.get(volume_id)
             if known is not None:
@@ -227,7 +220,7 @@ class Snapshots:
 
     async def create(self, name: str, volume_id: str) -> SnapshotRecord:
         """The snapshot of this name, created if there is none. Raises StatusError as CreateSnapshot does."""
-        core, snapshot_id = self._core, snapshot_id_of(name)
+        core, snapshot_id = self._core, records.snapshot_id_of(name)
         async with core.locks.hold(snapshot_id, volume_id):
             known = core.allocations.snapshots.get(snapshot_id)
             if known is not None and known.source_volume_id != volume_id:

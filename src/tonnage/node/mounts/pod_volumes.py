@@ -25,15 +25,8 @@ from tonnage.node.attach_limits import AttachLimitUpdater
 from tonnage.node.context import NodeContext, NodeIdle, NodePart, VolumeLookup
 from tonnage.node.mounts.mount_plan import MountPlan, NotProcessed, VolumeToMount, plan_volume, waiting_note
 from tonnage.node.mounts.mounter import Mounter, MountStepFailed
-from tonnage.objects.core_v1 import (
-    VOLUME_ATTACHMENT_LIMIT_EXCEEDED,
-    VOLUME_NODE_AFFINITY,
-    Node,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    Pod,
-    VolumeNodeAffinity,
-)
+from tonnage.objects import core_v1
+from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod, VolumeNodeAffinity
 from tonnage.objects.storage_v1 import CSINode, VolumeAttachment, attachment_name
 
 RESOURCE_EXHAUSTED: Final = 8
@@ -200,7 +193,7 @@ class PodMounter(NodePart):
                 refusals.failed(driver, progress.since_s)
             account = self._account(plan, unattached, next(iter(noticed.values())))
             told = f"Node has reached its volume attachment limit, rejecting pod. {account}"
-            return MountOutcome(rejection=told, reason=VOLUME_ATTACHMENT_LIMIT_EXCEEDED)
+            return MountOutcome(rejection=told, reason=core_v1.VOLUME_ATTACHMENT_LIMIT_EXCEEDED)
         progress.exhausted_since_s.clear()
         if failures:
             for failure in failures:
@@ -237,7 +230,7 @@ class PodMounter(NodePart):
             return None
         if not self._is_confined(volume):
             return MountOutcome(again_s=_UNPROCESSED_S)
-        return MountOutcome(rejection=rejection(volume, confined[0].claim), reason=VOLUME_NODE_AFFINITY)
+        return MountOutcome(rejection=rejection(volume, confined[0].claim), reason=core_v1.VOLUME_NODE_AFFINITY)
 
     def _is_confined(self, volume: PersistentVolume | None) -> bool:
         node = self._nodes.get(self._node)

@@ -18,14 +18,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from tonnage import logs
-from tonnage.behaviour.nodes.kubelet_admission import (
-    NODE_AFFINITY,
-    PREEMPTED,
-    PREEMPTING,
-    AdmittedPods,
-    KubeletPreemption,
-    PodRejection,
-)
+from tonnage.behaviour.nodes import kubelet_admission
+from tonnage.behaviour.nodes.kubelet_admission import KubeletPreemption, PodRejection
 from tonnage.clock import StampAges
 from tonnage.errors import Invalid, NotFound, RequestEntityTooLarge
 from tonnage.node.attach_limits import AttachLimitUpdater
@@ -250,7 +244,7 @@ class PodWorker(NodePart):
     async def _preempt(self, pod: Pod) -> None:
         await self._context.delay_or_stop()
         await self._write(pod, status.preempted_patch(pod, now=self._clock.now()))
-        self._recorder.event(pod, "Warning", PREEMPTING, "Preempting", PREEMPTED)
+        self._recorder.event(pod, "Warning", kubelet_admission.PREEMPTING, "Preempting", kubelet_admission.PREEMPTED)
         _log.info("Pod preempted by its node", pod=pod.key, node=self._node)
 
     async def _write(self, pod: Pod, patch: Doc | None) -> Pod:
@@ -335,7 +329,7 @@ class NodeAdmission(NodePart):
 
     def __init__(self, context: NodeContext) -> None:
         super().__init__(context)
-        self.admitted = AdmittedPods()
+        self.admitted = kubelet_admission.AdmittedPods()
 
     def restore(self) -> None:
         """Admit the pods that are here at the start and fit. The others are rejected when synced."""
@@ -350,7 +344,7 @@ class NodeAdmission(NodePart):
     async def decide(self, pod: Pod) -> PodRejection | KubeletPreemption | None:
         """None if the pod is or was admitted. Raises TonnageError."""
         verdict = self._judge(pod, self._node_object())
-        if isinstance(verdict, PodRejection) and verdict.reason == NODE_AFFINITY:
+        if isinstance(verdict, PodRejection) and verdict.reason == kubelet_admission.NODE_AFFINITY:
             with suppress(NotFound):  # the scheduler may have seen labels that our watch has not shown yet
                 verdict = self._judge(pod, await self._client.get(Node, self._node))
         return verdict

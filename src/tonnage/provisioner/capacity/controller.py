@@ -40,17 +40,6 @@ from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key, OwnerReference
 from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, CSINode, CSIStorageCapacity, StorageClass
 from tonnage.provisioner.capacity import objects
-from tonnage.provisioner.capacity.objects import (
-    KEPT_S,
-    IncludedClaims,
-    ReportedCapacity,
-    Segment,
-    WorkItem,
-    find_segments,
-    key_of,
-    segments_of_volume,
-    topology_keys,
-)
 from tonnage.provisioner.metrics import Ages, Counts, show_capacity
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
@@ -59,10 +48,10 @@ _NEVER = datetime.max.replace(tzinfo=UTC)
 class PublishedCapacities:
     """Capacity objects by work item. Class and topology of an object never change."""
 
-    def __init__(self, objects: Cache[CSIStorageCapacity]) -> None:
-        self._objects = objects
+    def __init__(self, shown: Cache[CSIStorageCapacity]) -> None:
+        self._objects = shown
         self._by_item: dict[Key, dict[str, CSIStorageCapacity]] = {}
-        objects.add_handlers(on_add=self.note, on_update=lambda _, new: self.note(new), on_delete=self.forget)
+        shown.add_handlers(on_add=self.note, on_update=lambda _, new: self.note(new), on_delete=self.forget)
 
     def about(self, key: Key) -> list[CSIStorageCapacity]:
         """The objects of a work item, the one to keep first: the oldest, then by name."""
@@ -84,13 +73,13 @@ class PublishedCapacities:
 
     def note(self, found: CSIStorageCapacity) -> None:
         """Take an object from the server, unless a newer version of it is known."""
-        known = self._by_item.setdefault(key_of(found), {})
+        known = self._by_item.setdefault(objects.key_of(found), {})
         before = known.get(found.uid)
         if before is None or found.metadata.revision >= before.metadata.revision:
             known[found.uid] = found
 
     def forget(self, found: CSIStorageCapacity) -> None:
-        key = key_of(found)
+        key = objects.key_of(found)
         known = self._by_item.get(key, {})
         known.pop(found.uid, None)
         if not known:
@@ -124,7 +113,7 @@ class CapacityWriter:
         """True if the server is known to drop the field of pools."""
         return self._dropped_at is not None and self.clock.monotonic() - self._dropped_at < _OFFER_AGAIN_S
 
-    def patch_for(self, found: CSIStorageCapacity, reported: ReportedCapacity) -> Doc:
+    def patch_for(self, found: CSIStorageCapacity, reported: objects.ReportedCapacity) -> Doc:
         """The patch that brings an object to the report; empty if it matches."""
         return objects.patch_for(found, reported, owner=self.owner, is_dropped=self.is_dropped)
 
@@ -137,7 +126,7 @@ class CapacityWriter:
         return self.clock.monotonic() - since > _OLD_S
 
     async def write(
-        self, item: WorkItem, found: CSIStorageCapacity | None, reported: ReportedCapacity
+        self, item: objects.WorkItem, found: CSIStorageCapacity | None, reported: objects.ReportedCapacity
     ) -> CSIStorageCapacity:
         """Create the object, or patch it if still needed; returns the server's version. Raises ApiError."""
         had_field = found is not None and bool(found.available_capacities)
@@ -230,7 +219,7 @@ class CapacityController:
         settings: CapacitySettings,
         clock: Clock,
         owner: OwnerReference | None = None,
-        fixed_segment: Segment | None = None,
+        fixed_segment: objects.Segment | None = None,
         registry: CollectorRegistry | None = None,
         queues: WorkQueueMetrics | None = None,
     ) -> None:
@@ -241,14 +230,14 @@ class CapacityController:
         self._fixed_segment = fixed_segment
         self._needs_ids = False
         """True if the driver's classes may have some pools in common: there are several, not all of one group."""
-        self._wanted: dict[Key, WorkItem] = {}
-        self._keys_by_segment: dict[Segment, list[Key]] = {}
-        self._reported: dict[Key, ReportedCapacity] = {}
+        self._wanted: dict[Key, objects.WorkItem] = {}
+        self._keys_by_segment: dict[objects.Segment, list[Key]] = {}
+        self._reported: dict[Key, objects.ReportedCapacity] = {}
         self._clock = clock
         self._wanted_since_s: dict[Key, float] = {}
         self._confirmed_s: dict[Key, float] = {}
         """When the driver last reported on a work item, in the clock's monotonic seconds."""
-        self._included = IncludedClaims(clock)
+        self._included = objects.IncludedClaims(clock)
         self._segments_work = Reconciler("csitopology", self._find_work_items, clock=clock, workers=1, metrics=queues)
         self._work = Reconciler(
             "csistoragecapacity",
@@ -287,7 +276,7 @@ class CapacityController:
         if fixed_segment is None:
             follow = self._segments_work.follow
             follow(self._nodes, lambda _: ("",), changed_by=lambda node: node.metadata.labels)
-            follow(self._csi_nodes, lambda _: ("",), changed_by=lambda node: topology_keys(node, driver_name))
+            follow(self._csi_nodes, lambda _: ("",), changed_by=lambda node: objects.topology_keys(node, driver_name))
         if registry is not None:
             show_capacity(registry, self.counts, self.ages)
 
@@ -310,13 +299,13 @@ class CapacityController:
 
     def refresh_volume(self, volume: PersistentVolume) -> None:
         """Ask again about every class where a volume is or was; the next report names its claim as included."""
-        for segment in segments_of_volume(volume) or (None,):
+        for segment in objects.segments_of_volume(volume) or (None,):
             for key in self._keys_about(volume.spec.storage_class_name, segment):
                 if self.settings.with_pools and volume.spec.claim_ref is not None:
                     self._included.note(key, volume.spec.claim_ref.uid)
                 self._work.add(key)
 
-    def _keys_about(self, storage_class: str, segment: Segment | None) -> list[Key]:
+    def _keys_about(self, storage_class: str, segment: objects.Segment | None) -> list[Key]:
         known = None if segment is None else self._keys_by_segment.get(segment)
         if known is None and segment is not None:  # of an unknown segment: those of all segments that overlap it
             keys_by_segment = self._keys_by_segment.items()
@@ -354,8 +343,8 @@ class CapacityController:
     def _on_volume(self, old: PersistentVolume, new: PersistentVolume) -> None:
         """A volume rebuilt elsewhere gets another node affinity (KEP-5925): ask about both places."""
         is_ours = new.spec.csi is not None and new.spec.csi.driver == self.driver_name
-        places = segments_of_volume(new)
-        if is_ours and places and places != segments_of_volume(old):
+        places = objects.segments_of_volume(new)
+        if is_ours and places and places != objects.segments_of_volume(old):
             if new.spec.claim_ref is not None:
                 self._included.moved(new.spec.claim_ref.uid)
             if self._fixed_segment in (None, *places):
@@ -364,7 +353,7 @@ class CapacityController:
 
     def _on_object(self, found: CSIStorageCapacity) -> None:
         """Enqueue an object unless it is as we wrote it: our own writes arrive here, too."""
-        key = key_of(found)
+        key = objects.key_of(found)
         known, reported = self._published.about(key), self._reported.get(key)
         if key not in self._wanted or reported is None or len(known) != 1:
             self._work.add(key)
@@ -377,7 +366,7 @@ class CapacityController:
     async def _find_work_items(self, _: Key) -> None:
         """Compute which objects must exist; enqueue new and unwanted ones."""
         if self._fixed_segment is None:
-            segments = find_segments(self.driver_name, self._csi_nodes, self._nodes.get)
+            segments = objects.find_segments(self.driver_name, self._csi_nodes, self._nodes.get)
         else:
             segments = frozenset({self._fixed_segment})
         immediate = self.settings.for_immediate_binding
@@ -401,12 +390,12 @@ class CapacityController:
         """Note recently created volumes as included in the first report of new objects."""
         newest_at = self._included.newest_at  # by the server's clock, like volumes' times; ours may be wrong
         for volume in self._volumes if new and self.settings.with_pools else ():
-            owner, places = volume.spec.claim_ref, segments_of_volume(volume)
+            owner, places = volume.spec.claim_ref, objects.segments_of_volume(volume)
             created_at = volume.metadata.creation_timestamp
             is_ours = volume.spec.csi is not None and volume.spec.csi.driver == self.driver_name
             if owner is None or created_at is None or newest_at is None or not is_ours:
                 continue
-            if (newest_at - created_at).total_seconds() > KEPT_S:
+            if (newest_at - created_at).total_seconds() > objects.KEPT_S:
                 continue
             for place in places:
                 for key in new & set(self._keys_about(volume.spec.storage_class_name, place)):
@@ -434,7 +423,7 @@ class CapacityController:
             found = await self._writer.write(item, found, reported)
         return self.settings.poll_interval_s
 
-    async def _get_capacity(self, item: WorkItem, storage_class: StorageClass) -> ReportedCapacity:
+    async def _get_capacity(self, item: objects.WorkItem, storage_class: StorageClass) -> objects.ReportedCapacity:
         """The driver's report. Raises CsiError or InvalidCapacity; then the objects stay as they are."""
         included = self._included.about(item.key)  # as of before the call
         response, ids = await self._driver.capacity_with_ids(objects.capacity_request(item, storage_class))

@@ -23,26 +23,13 @@ from tonnage.clock import Clock, rfc3339
 from tonnage.csi import csi_pb2 as csi
 from tonnage.errors import TonnageError
 from tonnage.fnv import fnv1a
-from tonnage.objects import codec
+from tonnage.objects import codec, storage_v1
 from tonnage.objects.core_v1 import Node, PersistentVolume
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key, OwnerReference, StampedMeta
 from tonnage.objects.node_selectors import NodeSelectorTerm
 from tonnage.objects.selectors import LabelSelector
-from tonnage.objects.storage_v1 import (
-    AVAILABLE_CAPACITIES,
-    FREE_VOLUMES,
-    INCLUDED_CLAIMS,
-    INCLUDED_UNTIL,
-    POOL_IDS,
-    POOLS_CHECKED_AT,
-    POOLS_OBSERVED_AT,
-    POOLS_SOURCE,
-    POOLS_STALE_SINCE,
-    CSINode,
-    CSIStorageCapacity,
-    StorageClass,
-)
+from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
 from tonnage.quantity import Quantity
 
 
@@ -177,7 +164,14 @@ MANAGED_BY: Final = "csi.storage.k8s.io/managed-by"
 MANAGER: Final = "external-provisioner"
 NAME_PREFIX: Final = "csisc-"
 
-_KEPT: Final = (POOL_IDS, FREE_VOLUMES, POOLS_SOURCE, POOLS_OBSERVED_AT, POOLS_CHECKED_AT, POOLS_STALE_SINCE)
+_KEPT: Final = (
+    storage_v1.POOL_IDS,
+    storage_v1.FREE_VOLUMES,
+    storage_v1.POOLS_SOURCE,
+    storage_v1.POOLS_OBSERVED_AT,
+    storage_v1.POOLS_CHECKED_AT,
+    storage_v1.POOLS_STALE_SINCE,
+)
 """Annotations of `tonnage pools` on an object whose pools it keeps."""
 _MAX_LABEL: Final = 63
 _MOST_BYTES: Final = (1 << 63) - 1
@@ -341,29 +335,29 @@ def patch_for(
     if in_order(listed) != in_order(reported.pools) and (has_field or adds_field):
         patch["availableCapacities"] = [_text(pool) for pool in reported.pools] or None
     metadata: Doc = {}
-    annotated = found.metadata.annotations.get(AVAILABLE_CAPACITIES)
+    annotated = found.metadata.annotations.get(storage_v1.AVAILABLE_CAPACITIES)
     adds_annotation = reported.adds_pools and is_dropped
     wants_annotation = bool(reported.pools) and not has_field and (adds_annotation or annotated is not None)
     annotations: Doc = {}
     # Pools kept by `tonnage pools` are not ours until the driver reports pools itself; then `tonnage pools` steps back.
-    is_kept = POOLS_SOURCE in found.metadata.annotations
+    is_kept = storage_v1.POOLS_SOURCE in found.metadata.annotations
     if not wants_annotation:
         if annotated is not None and not is_kept:
-            annotations[AVAILABLE_CAPACITIES] = None
+            annotations[storage_v1.AVAILABLE_CAPACITIES] = None
     elif annotated is None or in_order(annotated.split(",")) != in_order(map(_text, reported.pools)):
-        annotations[AVAILABLE_CAPACITIES] = ",".join(map(_text, reported.pools))
+        annotations[storage_v1.AVAILABLE_CAPACITIES] = ",".join(map(_text, reported.pools))
     if wants_annotation and is_kept:
         annotations |= {key: None for key in _KEPT if key in found.metadata.annotations}
-    if reported.ids and found.metadata.annotations.get(POOL_IDS) != ",".join(reported.ids):
-        annotations[POOL_IDS] = ",".join(reported.ids)
+    if reported.ids and found.metadata.annotations.get(storage_v1.POOL_IDS) != ",".join(reported.ids):
+        annotations[storage_v1.POOL_IDS] = ",".join(reported.ids)
     # A new claim is a reason to write; a claim that need not be named any more goes with the next write.
     claims, until = reported.included
-    told, told_until = found.metadata.annotations.get(INCLUDED_CLAIMS, ""), found.included_until
+    told, told_until = found.metadata.annotations.get(storage_v1.INCLUDED_CLAIMS, ""), found.included_until
     is_news = set(claims) - set(told.split(",")) or (until is not None and until != told_until)
     if is_news or (patch and told != ",".join(claims)):
-        annotations[INCLUDED_CLAIMS] = ",".join(claims) or None
+        annotations[storage_v1.INCLUDED_CLAIMS] = ",".join(claims) or None
     if (is_news or patch) and until != told_until:
-        annotations[INCLUDED_UNTIL] = rfc3339(until) if until is not None else None
+        annotations[storage_v1.INCLUDED_UNTIL] = rfc3339(until) if until is not None else None
     if annotations:
         metadata["annotations"] = annotations
     if owner is not None and not any(

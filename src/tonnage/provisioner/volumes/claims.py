@@ -21,15 +21,8 @@ from tonnage import logs
 from tonnage.client.cache import Cache, remove_finalizer
 from tonnage.client.http import Client
 from tonnage.errors import Conflict, Forbidden, NotFound, TonnageError
-from tonnage.objects.core_v1 import (
-    SELECTED_NODE,
-    STORAGE_PROVISIONER,
-    VOLUME_PROTECTION,
-    Node,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    Pod,
-)
+from tonnage.objects import core_v1
+from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.core_v1.persistent_volume import PROVISIONING_REFUSED, is_for_good, refusal_text
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key
@@ -37,7 +30,7 @@ from tonnage.objects.storage_v1 import StorageClass
 from tonnage.provisioner.context import ProvisionerContext, ProvisionerPart
 from tonnage.provisioner.volumes.preparation import CLAIM, CLONE_FINALIZER
 
-FINALIZER = VOLUME_PROTECTION
+FINALIZER = core_v1.VOLUME_PROTECTION
 BINDER_S = 30.0
 """How long a provisioned claim is left to the binder, which removes the finalizer with the binding."""
 
@@ -113,7 +106,7 @@ MIGRATED_TO: Final = "pv.kubernetes.io/migrated-to"
 def provisioner_of(claim: PersistentVolumeClaim) -> str:
     """The provisioner that the binder wrote on the claim; empty while it has not."""
     annotations = claim.metadata.annotations
-    return annotations.get(STORAGE_PROVISIONER, annotations.get(BETA_STORAGE_PROVISIONER, ""))
+    return annotations.get(core_v1.STORAGE_PROVISIONER, annotations.get(BETA_STORAGE_PROVISIONER, ""))
 
 
 def is_for(claim: PersistentVolumeClaim, driver: str) -> bool:
@@ -250,7 +243,7 @@ class Rescheduling(ProvisionerPart):
         if current is None or current.uid != claim.uid or current.selected_node != node or current.spec.volume_name:
             return ""
         version = current.metadata.resource_version
-        patch = {"metadata": {"resourceVersion": version, "annotations": {SELECTED_NODE: None}}}
+        patch = {"metadata": {"resourceVersion": version, "annotations": {core_v1.SELECTED_NODE: None}}}
         await self._client.patch(PersistentVolumeClaim, claim.key, patch)
         _log.info("Asked the scheduler for another node", claim=claim.key, node=node)
         return version

@@ -25,17 +25,8 @@ from tonnage.csi.conversion import AccessMode, UnsupportedAccessModes, access_mo
 from tonnage.csi.driver_capabilities import DriverInfo
 from tonnage.csi.errors import Code, CsiError, error_text, is_in_doubt
 from tonnage.errors import BadRequest, InternalError, Invalid, RequestEntityTooLarge, TonnageError
-from tonnage.objects.core_v1 import (
-    PROVISIONED_BY,
-    PV_PROTECTION,
-    CSIPersistentVolumeSource,
-    ObjectReference,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    PersistentVolumeSpec,
-    SecretReference,
-    VolumeNodeAffinity,
-)
+from tonnage.objects import core_v1
+from tonnage.objects.core_v1 import CSIPersistentVolumeSource, PersistentVolume, PersistentVolumeClaim, SecretReference
 from tonnage.objects.meta import ObjectMeta
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.provisioner.context import InvalidClaim, ProvisionerContext, ProvisionerOptions, ProvisionerPart
@@ -167,7 +158,7 @@ def persistent_volume(
     claim, storage_class = asked.claim, asked.storage_class
     provisioner_secret = asked.provisioner_secret or SecretReference()
     annotations = {
-        PROVISIONED_BY: storage_class.provisioner,
+        core_v1.PROVISIONED_BY: storage_class.provisioner,
         DELETION_SECRET_NAME: provisioner_secret.name,
         DELETION_SECRET_NAMESPACE: provisioner_secret.namespace,
     }
@@ -189,11 +180,11 @@ def persistent_volume(
     )
     has_topology = driver_info.plugin.volume_accessibility_constraints and options.topology
     return PersistentVolume(
-        metadata=ObjectMeta(name=asked.name, annotations=annotations, finalizers=(FINALIZER, PV_PROTECTION)),
-        spec=PersistentVolumeSpec(
+        metadata=ObjectMeta(name=asked.name, annotations=annotations, finalizers=(FINALIZER, core_v1.PV_PROTECTION)),
+        spec=core_v1.PersistentVolumeSpec(
             capacity={"storage": Quantity.from_bytes(made_bytes(asked.request, made))},
             access_modes=claim.spec.access_modes,
-            claim_ref=ObjectReference(
+            claim_ref=core_v1.ObjectReference(
                 api_version="v1",
                 kind="PersistentVolumeClaim",
                 namespace=claim.namespace,
@@ -206,7 +197,9 @@ def persistent_volume(
                 claim.spec.volume_attributes_class_name if options.volume_attributes_class else ""
             ),
             volume_mode=claim.spec.volume_mode,
-            node_affinity=topology.node_affinity_of(made.accessible_topology) if has_topology else VolumeNodeAffinity(),
+            node_affinity=topology.node_affinity_of(made.accessible_topology)
+            if has_topology
+            else core_v1.VolumeNodeAffinity(),
             persistent_volume_reclaim_policy=storage_class.reclaim_policy,
             mount_options=storage_class.mount_options,
             csi=source,

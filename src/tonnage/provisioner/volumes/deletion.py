@@ -19,13 +19,9 @@ from tonnage.objects.core_v1 import (
 )
 from tonnage.objects.meta import Key, StampedMeta
 from tonnage.provisioner.context import ProvisionerContext, ProvisionerPart, SecretUnavailable, read_secret
+from tonnage.provisioner.volumes import create_volume
 from tonnage.provisioner.volumes.claims import MIGRATED_TO
-from tonnage.provisioner.volumes.create_volume import (
-    DELETION_SECRET_NAME,
-    DELETION_SECRET_NAMESPACE,
-    FINALIZER,
-    missing_capability,
-)
+from tonnage.provisioner.volumes.create_volume import FINALIZER, missing_capability
 from tonnage.provisioner.volumes.parameters import InvalidParameters, SecretKind, secret_reference
 from tonnage.provisioner.volumes.topology import is_accessible
 
@@ -150,7 +146,10 @@ class DeletionController(ProvisionerPart):
     async def _secrets(self, volume: PersistentVolume) -> dict[str, str]:
         """Credentials named by the volume's annotations, else by its class. Missing ones do not stop the deletion."""
         annotations = volume.metadata.annotations
-        name, namespace = annotations.get(DELETION_SECRET_NAME), annotations.get(DELETION_SECRET_NAMESPACE)
+        name, namespace = (
+            annotations.get(create_volume.DELETION_SECRET_NAME),
+            annotations.get(create_volume.DELETION_SECRET_NAMESPACE),
+        )
         reference: SecretReference | None = None
         if name is not None and namespace is not None:
             reference = SecretReference(name=name, namespace=namespace) if name and namespace else None

@@ -20,18 +20,7 @@ from typing import Any, Final
 from tonnage.clock import rfc3339
 from tonnage.csi.errors import Code, is_in_doubt
 from tonnage.objects.codec import to_doc
-from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
-from tonnage.objects.core_v1.persistent_volume import (
-    CONTROLLER_ERROR,
-    CONTROLLER_IN_PROGRESS,
-    CONTROLLER_INFEASIBLE,
-    FS_PENDING,
-    NODE_IN_PROGRESS,
-    NODE_INFEASIBLE,
-    NODE_PENDING,
-    RESIZE_CONDITIONS,
-    RESIZING,
-)
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, persistent_volume
 from tonnage.objects.document import Doc
 from tonnage.quantity import Quantity
 
@@ -65,16 +54,22 @@ def size_to_reach(
     if has < asked:
         if allocated is None:
             return asked
-        if status in (NODE_PENDING, NODE_IN_PROGRESS):
+        if status in (persistent_volume.NODE_PENDING, persistent_volume.NODE_IN_PROGRESS):
             return None if has >= allocated else allocated  # finish the expansion that was begun first
-        if status == NODE_INFEASIBLE or (status == CONTROLLER_IN_PROGRESS and not was_refused):
+        if status == persistent_volume.NODE_INFEASIBLE or (
+            status == persistent_volume.CONTROLLER_IN_PROGRESS and not was_refused
+        ):
             return allocated
         return asked
-    if status in (NODE_PENDING, NODE_IN_PROGRESS):
+    if status in (persistent_volume.NODE_PENDING, persistent_volume.NODE_IN_PROGRESS):
         return None
-    if status == NODE_INFEASIBLE:
+    if status == persistent_volume.NODE_INFEASIBLE:
         return allocated if by_controller and allocated is not None else asked
-    if status == "" and allocated is None and any(each.type == FS_PENDING for each in claim.status.conditions):
+    if (
+        status == ""
+        and allocated is None
+        and any(each.type == persistent_volume.FS_PENDING for each in claim.status.conditions)
+    ):
         return None  # a server that drops the newer fields still shows the condition
     return allocated if allocated is not None else asked
 
@@ -94,21 +89,21 @@ def is_infeasible(code: Code) -> bool:
 def begun(claim: PersistentVolumeClaim, size: Quantity, now: datetime) -> Doc:
     """The patch before the driver is asked for this size; empty if it is already written."""
     is_same = claim.status.allocated_resources.get("storage") == size
-    status: Doc = {"conditions": _merged(claim, [condition(RESIZING, now)], keeps_old=is_same)}
+    status: Doc = {"conditions": _merged(claim, [condition(persistent_volume.RESIZING, now)], keeps_old=is_same)}
     if not is_same:
         status["allocatedResources"] = {"storage": str(size)}
-        status["allocatedResourceStatuses"] = {"storage": CONTROLLER_IN_PROGRESS}
-    elif any(each.type == RESIZING and each.is_true for each in claim.status.conditions):
+        status["allocatedResourceStatuses"] = {"storage": persistent_volume.CONTROLLER_IN_PROGRESS}
+    elif any(each.type == persistent_volume.RESIZING and each.is_true for each in claim.status.conditions):
         return {}
     return status_patch(claim, status, {NODE_EXPANSION_NOT_REQUIRED: None})
 
 
 def left_to_node(claim: PersistentVolumeClaim, now: datetime) -> Doc:
     """The patch after the controller's part: the node has to do its own."""
-    told = condition(FS_PENDING, now, _WAITING_FOR_NODE)
+    told = condition(persistent_volume.FS_PENDING, now, _WAITING_FOR_NODE)
     status = {
         "conditions": _merged(claim, [told], keeps_old=True),
-        "allocatedResourceStatuses": {"storage": NODE_PENDING},
+        "allocatedResourceStatuses": {"storage": persistent_volume.NODE_PENDING},
     }
     return status_patch(claim, status, {NODE_EXPANSION_NOT_REQUIRED: None})
 
@@ -124,10 +119,10 @@ def finished(claim: PersistentVolumeClaim, size: Quantity) -> Doc:
 
 
 def refused(claim: PersistentVolumeClaim, why: str, now: datetime, *, infeasible: bool) -> Doc:
-    told = condition(CONTROLLER_ERROR, now, f"failed to expand pvc with {why}")
+    told = condition(persistent_volume.CONTROLLER_ERROR, now, f"failed to expand pvc with {why}")
     status: Doc = {"conditions": _merged(claim, [told], keeps_old=True)}
     if infeasible:
-        status["allocatedResourceStatuses"] = {"storage": CONTROLLER_INFEASIBLE}
+        status["allocatedResourceStatuses"] = {"storage": persistent_volume.CONTROLLER_INFEASIBLE}
     return status_patch(claim, status, {})
 
 
@@ -165,6 +160,6 @@ def _merged(claim: PersistentVolumeClaim, new: Iterable[Doc], *, keeps_old: bool
     for known in claim.status.conditions:
         if known.type in wanted:
             merged.append(wanted.pop(known.type))
-        elif keeps_old or known.type not in RESIZE_CONDITIONS:
+        elif keeps_old or known.type not in persistent_volume.RESIZE_CONDITIONS:
             merged.append(to_doc(known))
     return [*merged, *wanted.values()]

@@ -23,18 +23,9 @@ from tonnage.errors import AlreadyExists, Conflict, NotFound, TonnageError
 from tonnage.objects.core_v1 import SELECTED_NODE, PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.provisioner.context import InvalidClaim, NodeDeployment, ProvisionerContext, ProvisionerPart
-from tonnage.provisioner.volumes import claims
+from tonnage.provisioner.volumes import claims, create_volume
 from tonnage.provisioner.volumes.claims import Rescheduling
-from tonnage.provisioner.volumes.create_volume import (
-    NotProvisioned,
-    Prepared,
-    ProvisioningState,
-    VolumeCreator,
-    is_infeasible,
-    is_out_of_room,
-    is_refused_for_good,
-    state_of,
-)
+from tonnage.provisioner.volumes.create_volume import NotProvisioned, Prepared, ProvisioningState, VolumeCreator
 from tonnage.provisioner.volumes.preparation import Preparation
 
 
@@ -293,7 +284,7 @@ class ProvisionController(ProvisionerPart):
             _log.error("A volume is made and cannot be written", volume=volume.name, error=exc.message)
             told = f"error saving volume {volume.name}: {exc.message}"
             self._recorder.event(claim, "Warning", "ProvisioningFailed", "Provisioning", told)
-            if not is_refused_for_good(exc) or not await self._discarded(asked, volume):
+            if not create_volume.is_refused_for_good(exc) or not await self._discarded(asked, volume):
                 return self._backoff.failed(claim.uid, attempt_key)
             self._metrics.provision_failed(claim)
             attempt_key = self._attempt_key(claim, asked.storage_class)
@@ -352,17 +343,17 @@ class ProvisionController(ProvisionerPart):
             # Whatever went wrong, the capacity that led here may be old.
             self._refresher.refresh(storage_class.name)
         self._metrics.provision_failed(claim)
-        if is_out_of_room(failure):
+        if create_volume.is_out_of_room(failure):
             self._metrics.refused(claim)
         told = error_text(failure)
         _log.warning("Not provisioned", claim=claim.key, node=node, outcome=state, error=told)
         await claims.write_refusal(self._client, claim, told)
-        if is_infeasible(failure):
+        if create_volume.is_infeasible(failure):
             told = f"Volume provisioning failed with infeasible error. Retries will be delayed. {told}"
             self._recorder.event(claim, "Warning", "ProvisioningFailed", "Provisioning", told)
             return self._pause_s(claim, attempt_key, at_least_s=self._options.retry_max_s)
         self._recorder.event(claim, "Warning", "ProvisioningFailed", "Provisioning", told)
-        if node and is_out_of_room(failure):
+        if node and create_volume.is_out_of_room(failure):
             self._rescheduling.refused(claim, node, told)
             await self._rescheduling.send_events(claim)
         if node and state is ProvisioningState.RESCHEDULE and await self._rescheduled(claim, node):
@@ -387,7 +378,7 @@ class ProvisionController(ProvisionerPart):
                     return ProvisioningState.NO_CHANGE
             return failure.state
         # Rescheduling only makes sense for a driver with topology and a claim with a selected node.
-        return state_of(failure.code, may_reschedule=bool(node) and self._has_topology)
+        return create_volume.state_of(failure.code, may_reschedule=bool(node) and self._has_topology)
 
     async def _rescheduled(self, claim: PersistentVolumeClaim, node: str) -> bool:
         """True if the scheduler has been asked for another node; otherwise this one is retried later."""
