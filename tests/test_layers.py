@@ -123,9 +123,8 @@ INNER_ROWS: dict[str, Rows] = {
     "pools": (
         ("reading", "settings"),
         ("class_pools",),
-        ("new_objects", "sources", "wanted"),
-        ("writing",),
-        ("classes", "object_keeper"),
+        ("sources", "wanted", "writing"),
+        ("classes", "created_objects"),
         ("controller",),
         ("program",),
     ),

@@ -82,7 +82,7 @@ async def _one_volume(talk: Conversation, results: Results) -> None:
         results.tell("create-size", failed(f"a volume of {amount(size)} was refused: {made}; try another --size"))
         results.skip(_OF_ONE_VOLUME, "no volume could be made")
         return
-    name = talk.made.name_of(made.volume_id)
+    name = talk.name_of(made.volume_id)
     results.tell("create-size", contracts.large_enough(made, size))
     results.tell("create-topology", contracts.in_its_place(made, where, has_topology=talk.has_topology))
     results.tell("create-idempotent", contracts.same_again(made, await talk.create(size, where, name)))
@@ -99,7 +99,7 @@ async def _one_volume(talk: Conversation, results: Results) -> None:
         results.tell("capacity-after-create", await talk.settled(follows))
     first = await talk.delete(made.volume_id)
     results.tell("delete-idempotent", contracts.undone(first, await talk.delete(made.volume_id)))
-    await talk.discard(talk.made.volume_ids)  # a second volume of the name, if there was one
+    await talk.discard(talk.volume_ids)  # a second volume of the name, if there was one
     if talk.can.get_capacity:
         results.tell("capacity-after-delete", await talk.settled(comes_back))
     results.skip(_OF_ONE_VOLUME, NOT_CLAIMED)
@@ -192,7 +192,7 @@ async def _enforced(talk: Conversation, results: Results, node: CheckedNode) -> 
         )
         return
     results.tell("limit-enforced", await _until_refused(talk, node, limit, before))
-    await talk.discard(talk.made.volume_ids)
+    await talk.discard(talk.volume_ids)
 
 
 async def _until_refused(talk: Conversation, node: CheckedNode, limit: int, before: int) -> CheckVerdict:

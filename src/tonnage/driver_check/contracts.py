@@ -86,6 +86,10 @@ def amounts(numbers: Sequence[int]) -> str:
     return ", ".join(map(amount, numbers)) or "none"
 
 
+def kept(holds: bool, otherwise: str) -> CheckVerdict:
+    return PASSED if holds else failed(otherwise)
+
+
 def answers(found: Sequence[tuple[str, Capacity | CallRefused]]) -> CheckVerdict:
     """Judge the figures of all segments; `found` has (segment as text, answer)."""
     for where, each in found:
@@ -106,11 +110,10 @@ def lists_pools(found: Capacity) -> CheckVerdict:
 def sums_up(found: Capacity) -> CheckVerdict:
     if not found.pools:
         return skipped("no pools are listed")
-    if sum(found.pools) == found.available:
-        return PASSED
-    return failed(
+    return kept(
+        sum(found.pools) == found.available,
         f"the pools {amounts(found.pools)} are {amount(sum(found.pools))} together, "
-        f"and available_capacity is {amount(found.available)}"
+        f"and available_capacity is {amount(found.available)}",
     )
 
 
@@ -118,19 +121,16 @@ def maximum_fits(found: Capacity) -> CheckVerdict:
     if found.maximum is None:
         return skipped("maximum_volume_size is not reported")
     most, what = (max(found.pools), "the largest pool") if found.pools else (found.available, "available_capacity")
-    if found.maximum <= most:
-        return PASSED
-    return failed(f"maximum_volume_size is {amount(found.maximum)}, and {what} is {amount(most)}")
+    return kept(found.maximum <= most, f"maximum_volume_size is {amount(found.maximum)}, and {what} is {amount(most)}")
 
 
 def stays_in_order(first: Capacity, second: Capacity) -> CheckVerdict:
-    if first == second:
-        return PASSED
     if sorted(first.pools) == sorted(second.pools) and first.pools != second.pools:
         return failed(f"the pools came in another order: {amounts(first.pools)}, then {amounts(second.pools)}")
-    return failed(
+    return kept(
+        first == second,
         f"with nothing done in between, the figures went from {first} to {second}; "
-        "if something else creates volumes, check when nothing does"
+        "if something else creates volumes, check when nothing does",
     )
 
 
@@ -163,21 +163,19 @@ def shrank(before: Capacity, after: Capacity, size_bytes: int) -> CheckVerdict:
     if was.total() > 1:
         return failed(f"{told}: {was.total()} pools changed, and a volume is in one")
     less = sum(was) - sum(now)
-    return PASSED if less >= size_bytes else failed(f"{told}: its pool has {amount(less)} less")
+    return kept(less >= size_bytes, f"{told}: its pool has {amount(less)} less")
 
 
 def came_back(before: Capacity, after: Capacity) -> CheckVerdict:
     """Judge the figures before a volume was created and after it was deleted."""
-    if (sorted(before.pools), before.available) == (sorted(after.pools), after.available):
-        return PASSED
-    return failed(f"before the volume was made: {before}; after it was deleted: {after}")
+    is_as_before = (sorted(before.pools), before.available) == (sorted(after.pools), after.available)
+    return kept(is_as_before, f"before the volume was made: {before}; after it was deleted: {after}")
 
 
 def is_true(largest_bytes: int, made: int | CallRefused) -> CheckVerdict:
     """A volume of the largest pool's size was requested; `made` is the result."""
-    if isinstance(made, CallRefused):
-        return failed(f"a volume of {amount(largest_bytes)}, as large as the figures say, was refused: {made}")
-    return PASSED
+    told = f"a volume of {amount(largest_bytes)}, as large as the figures say, was refused: {made}"
+    return kept(not isinstance(made, CallRefused), told)
 
 
 def moved(
@@ -188,9 +186,8 @@ def moved(
         return skipped("both nodes draw from the same storage")
     if old[1].free_bytes < old[0].free_bytes + size_bytes:
         return failed(f"the old node has {old[1]} free, after {old[0]}: the volume still counts there")
-    if new[1].free_bytes > new[0].free_bytes - size_bytes:
-        return failed(f"the new node has {new[1]} free, after {new[0]}: the volume does not count there")
-    return PASSED
+    is_counted = new[1].free_bytes <= new[0].free_bytes - size_bytes
+    return kept(is_counted, f"the new node has {new[1]} free, after {new[0]}: the volume does not count there")
 
 
 NO_ROOM = (Code.RESOURCE_EXHAUSTED, Code.OUT_OF_RANGE)
@@ -200,19 +197,16 @@ NO_ROOM = (Code.RESOURCE_EXHAUSTED, Code.OUT_OF_RANGE)
 def same_again(first: CheckedVolume, second: CheckedVolume | CallRefused) -> CheckVerdict:
     if isinstance(second, CallRefused):
         return failed(f"asked again for the same volume, the driver refused: {second}")
-    if first.volume_id != second.volume_id:
-        return failed(f'the second answer is another volume: "{first.volume_id}", then "{second.volume_id}"')
-    return PASSED
+    told = f'the second answer is another volume: "{first.volume_id}", then "{second.volume_id}"'
+    return kept(first.volume_id == second.volume_id, told)
 
 
 def incompatible(answer: CheckedVolume | CallRefused, asked_bytes: int) -> CheckVerdict:
     if isinstance(answer, CheckedVolume):
         return failed(f"a volume of that name but another size was returned for {amount(asked_bytes)}")
-    if answer.code is Code.ALREADY_EXISTS:
-        return PASSED
     if answer.code in NO_ROOM:
         return passed(f"refused for want of room first: {answer}")
-    return failed(f"refused with {answer}, not with AlreadyExists")
+    return kept(answer.code is Code.ALREADY_EXISTS, f"refused with {answer}, not with AlreadyExists")
 
 
 def large_enough(found: CheckedVolume, asked_bytes: int) -> CheckVerdict:
@@ -230,9 +224,8 @@ def in_its_place(found: CheckedVolume, asked: Segments, *, has_topology: bool) -
         return skipped("no segment is known: give --topology")
     if not found.topology:
         return failed("accessible_topology is empty, so that the volume seems to be reachable from everywhere")
-    if found.reaches(asked):
-        return PASSED
-    return failed(f"asked for {segments_told(asked)}, it can be reached from {topology_told(found)}")
+    told = f"asked for {segments_told(asked)}, it can be reached from {topology_told(found)}"
+    return kept(found.reaches(asked), told)
 
 
 def too_large(answer: CheckedVolume | CallRefused, asked_bytes: int) -> CheckVerdict:
@@ -245,18 +238,14 @@ def too_large(answer: CheckedVolume | CallRefused, asked_bytes: int) -> CheckVer
 
 def undone(*answers: CallRefused | None) -> CheckVerdict:
     """Judge calls for something already done or not there; None is OK."""
-    for answer in answers:
-        if answer is not None:
-            return failed(f"refused: {answer}")
-    return PASSED
+    refused = next((answer for answer in answers if answer is not None), None)
+    return kept(refused is None, f"refused: {refused}")
 
 
 def unknown_refused(what: str, answer: CallRefused | None) -> CheckVerdict:
     if answer is None:
         return failed(f"{what} was published")
-    if answer.code is Code.NOT_FOUND:
-        return PASSED
-    return failed(f"{what} was refused with {answer}, not with NotFound")
+    return kept(answer.code is Code.NOT_FOUND, f"{what} was refused with {answer}, not with NotFound")
 
 
 def segments_told(found: Segments) -> str:
@@ -280,18 +269,15 @@ def sane(found: NodeInfo | CallRefused, *, has_topology: bool) -> CheckVerdict:
 
 
 def stable(first: NodeInfo, second: NodeInfo | CallRefused) -> CheckVerdict:
-    if first == second:
-        return PASSED
-    return failed(f"NodeGetInfo said {first}, then {second}")
+    return kept(first == second, f"NodeGetInfo said {first}, then {second}")
 
 
 def is_a_total(before: NodeInfo, after: NodeInfo | CallRefused) -> CheckVerdict:
     """Judge the limit before and after a volume was attached."""
     if isinstance(after, CallRefused):
         return failed(f"NodeGetInfo was refused: {after}")
-    if before.limit == after.limit:
-        return PASSED
-    return failed(f"max_volumes_per_node went from {before.limit} to {after.limit} when a volume was attached")
+    told = f"max_volumes_per_node went from {before.limit} to {after.limit} when a volume was attached"
+    return kept(before.limit == after.limit, told)
 
 
 def enforced(limit: int, before: int, answers: Sequence[CallRefused | None]) -> CheckVerdict:
@@ -336,16 +322,15 @@ def is_there(found: CheckedVolume | CallRefused | None, node: Segments) -> Check
         return skipped("the new node has no topology")
     if not found.topology:
         return skipped("the driver reports no accessible_topology for its volumes")
-    if found.reaches(node):
-        return PASSED
-    return failed(f"published on {segments_told(node)}, it is said to be reachable from {topology_told(found)}")
+    told = f"published on {segments_told(node)}, it is said to be reachable from {topology_told(found)}"
+    return kept(found.reaches(node), told)
 
 
 def kept_contents(written: bytes, read: bytes | str) -> CheckVerdict:
     """Compare the bytes written on the old node with those read on the new one; a text is why reading failed."""
     if isinstance(read, str):
         return failed(f"what was written on the old node cannot be read on the new one: {read}")
-    return PASSED if written == read else failed("the contents differ from those written on the old node")
+    return kept(written == read, "the contents differ from those written on the old node")
 
 
 def refused_without_room(answer: CallRefused | None) -> CheckVerdict:

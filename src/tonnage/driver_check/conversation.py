@@ -1,6 +1,6 @@
 """What checks say to a driver: to its controller, to its nodes and, in the end, to undo what was made.
 
-Everything is noted in `made` before the call, so that it can be undone. A driver that is away is not a finding:
+Everything is noted before the call, so that it can be undone. A driver that is away is not a finding:
 CsiError ends the examination.
 """
 
@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from tonnage.clock import Clock
 from tonnage.csi import csi_pb2 as csi
@@ -28,30 +29,28 @@ class MadeVolume:
     volume_id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
+class UseKind(Enum):
+    """In the order in which uses are undone, with what is said of one that cannot be."""
+
+    PUBLISHED = "at {path} on"
+    STAGED = "staged at {path} on"
+    ATTACHED = "published on"
+
+
+class Use(NamedTuple):
     """A volume on a node: attached by the controller, or staged or published at a path."""
 
+    kind: UseKind
     volume_id: str
     node_id: str
-    path: Path | None = None
+    path: Path = Path()
+
+    def __str__(self) -> str:
+        return f"volume {self.volume_id} {self.kind.value.format(path=self.path)} {self.node_id}"
 
 
-@dataclass(slots=True)
-class Made:
-    """What exists now, the newest last."""
-
-    volumes: dict[str, MadeVolume] = field(default_factory=dict)
-    published: list[Use] = field(default_factory=list)
-    staged: list[Use] = field(default_factory=list)
-    targets: list[Use] = field(default_factory=list)
-
-    def name_of(self, volume_id: str) -> str:
-        return next((name for name, each in self.volumes.items() if each.volume_id == volume_id), "")
-
-    @property
-    def volume_ids(self) -> list[str]:
-        return [volume.volume_id for volume in self.volumes.values() if volume.volume_id]
+def _undone_at(use: Use) -> int:
+    return list(UseKind).index(use.kind)
 
 
 T = TypeVar("T")
@@ -81,25 +80,6 @@ def refusal(answer: object) -> CallRefused | None:
     return answer if isinstance(answer, CallRefused) else None
 
 
-async def _noting(uses: list[Use], use: Use, call: Awaitable[T]) -> T | CallRefused:
-    """Note a use before the call; forget it if the call certainly had no effect."""
-    is_new = use not in uses
-    if is_new:
-        uses.append(use)
-    answer = await tried(call)
-    if isinstance(answer, CallRefused) and is_new and not is_in_doubt(answer.code):
-        uses.remove(use)
-    return answer
-
-
-async def _forgetting(uses: list[Use], use: Use, call: Awaitable[object]) -> CallRefused | None:
-    """End a use, and forget it if that succeeded."""
-    answer = refusal(await tried(call))
-    if answer is None and use in uses:
-        uses.remove(use)
-    return answer
-
-
 @dataclass
 class Conversation:
     """The calls to one driver; all of them return the answer or the refusal."""
@@ -110,7 +90,9 @@ class Conversation:
     plugin: PluginCapabilities
     can: ControllerCapabilities
     clock: Clock
-    made: Made = field(default_factory=Made)
+    volumes: dict[str, MadeVolume] = field(default_factory=dict)
+    """By name, what exists or may exist now."""
+    uses: list[Use] = field(default_factory=list)
     _numbers: int = 0
     _contexts: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
     _volume_contexts: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -155,6 +137,13 @@ class Conversation:
             return "the driver claims neither PUBLISH_UNPUBLISH_VOLUME nor STAGE_UNSTAGE_VOLUME"
         return ""
 
+    @property
+    def volume_ids(self) -> list[str]:
+        return [volume.volume_id for volume in self.volumes.values() if volume.volume_id]
+
+    def name_of(self, volume_id: str) -> str:
+        return next((name for name, each in self.volumes.items() if each.volume_id == volume_id), "")
+
     # -- capacity and volumes -----------------------------------------------------------------------------------------
 
     async def capacity(self, segments: Segments) -> Capacity | CallRefused:
@@ -197,17 +186,17 @@ class Conversation:
             request.accessibility_requirements.CopyFrom(
                 csi.TopologyRequirement(requisite=[topology], preferred=[topology])
             )
-        known = self.made.volumes.get(request.name)
+        known = self.volumes.get(request.name)
         if known is None:
-            known = self.made.volumes[request.name] = MadeVolume(request)
+            known = self.volumes[request.name] = MadeVolume(request)
         answer = await tried(self.controller.create_volume(request))
         if isinstance(answer, CallRefused):
             if not known.volume_id and not is_in_doubt(answer.code):
-                del self.made.volumes[request.name]
+                del self.volumes[request.name]
             return answer
         volume = CheckedVolume.of(answer.volume)
         if known.volume_id and known.volume_id != volume.volume_id:  # a second volume of the same name: delete it, too
-            known = self.made.volumes[f"{request.name}, number {len(self.made.volumes) + 1}"] = MadeVolume(request)
+            known = self.volumes[f"{request.name}, number {len(self.volumes) + 1}"] = MadeVolume(request)
         known.volume_id = volume.volume_id
         self._volume_contexts[volume.volume_id] = dict(answer.volume.volume_context)
         return volume
@@ -215,9 +204,9 @@ class Conversation:
     async def delete(self, volume_id: str) -> CallRefused | None:
         request = csi.DeleteVolumeRequest(volume_id=volume_id, secrets=self.secrets_of("DeleteVolume"))
         answer = refusal(await tried(self.controller.delete_volume(request)))
-        name = self.made.name_of(volume_id)
+        name = self.name_of(volume_id)
         if answer is None and name:
-            del self.made.volumes[name]
+            del self.volumes[name]
         return answer
 
     async def look_up(self, volume_id: str) -> CheckedVolume | CallRefused | None:
@@ -267,15 +256,10 @@ class Conversation:
         """Take a slot for a volume on a node: attach it, or stage it if the driver does not attach."""
         if not self.attaches:
             return await self.stage(volume_id, node)
-        use = Use(volume_id, node_id or node.info.node_id)
-        request = csi.ControllerPublishVolumeRequest(
-            volume_id=volume_id,
-            node_id=use.node_id,
-            volume_capability=_WRITER_CAPABILITY,
-            volume_context=self._volume_contexts.get(volume_id, {}),
-            secrets=self.secrets_of("ControllerPublishVolume"),
-        )
-        answer = await _noting(self.made.published, use, self.controller.controller_publish(request))
+        use = Use(UseKind.ATTACHED, volume_id, node_id or node.info.node_id)
+        common = self._common(volume_id, "ControllerPublishVolume")
+        request = csi.ControllerPublishVolumeRequest(node_id=use.node_id, **common)
+        answer = await self._noting(use, self.controller.controller_publish(request))
         if isinstance(answer, CallRefused):
             return answer
         self._contexts[volume_id, use.node_id] = dict(answer.publish_context)
@@ -285,103 +269,114 @@ class Conversation:
         """Give the slot back. Undoes `use`; may be repeated."""
         if not self.attaches:
             return await self.unstage(volume_id, node)
-        return await self._unpublish(Use(volume_id, node.info.node_id))
-
-    async def _unpublish(self, use: Use) -> CallRefused | None:
-        request = csi.ControllerUnpublishVolumeRequest(
-            volume_id=use.volume_id, node_id=use.node_id, secrets=self.secrets_of("ControllerUnpublishVolume")
-        )
-        return await _forgetting(self.made.published, use, self.controller.controller_unpublish(request))
-
-    def _staging(self, volume_id: str, node: CheckedNode) -> Path:
-        number = sorted([*self.made.volume_ids, volume_id]).index(volume_id)
-        name = self.made.name_of(volume_id).removeprefix(f"{self.settings.prefix}-") or f"other-{number}"
-        place = next(place for place, each in enumerate(self.nodes) if each is node)
-        return self.settings.work_dir / f"{place}-{name}" / "staging"
+        return await self._end(Use(UseKind.ATTACHED, volume_id, node.info.node_id))
 
     async def stage(self, volume_id: str, node: CheckedNode) -> CallRefused | None:
         if not node.can.stage_unstage_volume:
             return None
-        path = self._staging(volume_id, node)
-        path.mkdir(parents=True, exist_ok=True)
-        use = Use(volume_id, node.info.node_id, path)
+        use = self._use(UseKind.STAGED, volume_id, node)
+        use.path.mkdir(parents=True, exist_ok=True)
         request = csi.NodeStageVolumeRequest(
-            volume_id=volume_id,
-            staging_target_path=str(path),
-            volume_capability=_WRITER_CAPABILITY,
-            publish_context=self._contexts.get((volume_id, node.info.node_id), {}),
-            volume_context=self._volume_contexts.get(volume_id, {}),
-            secrets=self.secrets_of("NodeStageVolume"),
+            staging_target_path=str(use.path),
+            publish_context=self._contexts.get((volume_id, use.node_id), {}),
+            **self._common(volume_id, "NodeStageVolume"),
         )
-        return refusal(await _noting(self.made.staged, use, node.client.stage(request)))
+        return refusal(await self._noting(use, node.client.stage(request)))
 
     async def unstage(self, volume_id: str, node: CheckedNode) -> CallRefused | None:
-        if not node.can.stage_unstage_volume:
-            return None
-        use = Use(volume_id, node.info.node_id, self._staging(volume_id, node))
-        request = csi.NodeUnstageVolumeRequest(volume_id=volume_id, staging_target_path=str(use.path))
-        return await _forgetting(self.made.staged, use, node.client.unstage(request))
+        return await self._end(self._use(UseKind.STAGED, volume_id, node)) if node.can.stage_unstage_volume else None
 
     async def show(self, volume_id: str, node: CheckedNode) -> Path | CallRefused:
         """Stage and publish a volume, as for a pod; returns its path."""
         refused = await self.stage(volume_id, node)
         if refused is not None:
             return refused
-        staging = self._staging(volume_id, node)
-        target = staging.with_name("target")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        use = Use(volume_id, node.info.node_id, target)
+        use, staged = (self._use(kind, volume_id, node) for kind in (UseKind.PUBLISHED, UseKind.STAGED))
+        use.path.parent.mkdir(parents=True, exist_ok=True)
         request = csi.NodePublishVolumeRequest(
-            volume_id=volume_id,
-            staging_target_path=str(staging) if node.can.stage_unstage_volume else "",
-            target_path=str(target),
-            volume_capability=_WRITER_CAPABILITY,
-            publish_context=self._contexts.get((volume_id, node.info.node_id), {}),
-            volume_context=self._volume_contexts.get(volume_id, {}),
-            secrets=self.secrets_of("NodePublishVolume"),
+            staging_target_path=str(staged.path) if node.can.stage_unstage_volume else "",
+            target_path=str(use.path),
+            publish_context=self._contexts.get((volume_id, use.node_id), {}),
+            **self._common(volume_id, "NodePublishVolume"),
         )
-        return refusal(await _noting(self.made.targets, use, node.client.publish(request))) or target
+        return refusal(await self._noting(use, node.client.publish(request))) or use.path
 
     async def hide(self, volume_id: str, node: CheckedNode) -> CallRefused | None:
         """Undoes `show`."""
-        for use in [target for target in self.made.targets if target.volume_id == volume_id]:
-            if use.node_id == node.info.node_id:
-                request = csi.NodeUnpublishVolumeRequest(volume_id=volume_id, target_path=str(use.path))
-                answer = await _forgetting(self.made.targets, use, node.client.unpublish(request))
-                if answer is not None:
-                    return answer
-        return await self.unstage(volume_id, node)
+        use = self._use(UseKind.PUBLISHED, volume_id, node)
+        refused = await self._end(use) if use in self.uses else None
+        return refused or await self.unstage(volume_id, node)
+
+    def _use(self, kind: UseKind, volume_id: str, node: CheckedNode) -> Use:
+        """A use on a node, with its path in our folder."""
+        name = self.name_of(volume_id).removeprefix(f"{self.settings.prefix}-") or "unknown"
+        folder = self.settings.work_dir / f"{self.nodes.index(node)}-{name}"
+        path = folder / ("target" if kind is UseKind.PUBLISHED else "staging")
+        return Use(kind, volume_id, node.info.node_id, path)
+
+    def _common(self, volume_id: str, call: str) -> dict[str, Any]:
+        """What every call that puts a volume to use has."""
+        return {
+            "volume_id": volume_id,
+            "volume_capability": _WRITER_CAPABILITY,
+            "volume_context": self._volume_contexts.get(volume_id, {}),
+            "secrets": self.secrets_of(call),
+        }
+
+    async def _noting(self, use: Use, call: Awaitable[T]) -> T | CallRefused:
+        """Note a use before the call; forget it if the call certainly had no effect."""
+        is_new = use not in self.uses
+        if is_new:
+            self.uses.append(use)
+        answer = await tried(call)
+        if isinstance(answer, CallRefused) and is_new and not is_in_doubt(answer.code):
+            self.uses.remove(use)
+        return answer
+
+    async def _end(self, use: Use) -> CallRefused | None:
+        """End a use, and forget it if that succeeded."""
+        client = next((node.client for node in self.nodes if node.info.node_id == use.node_id), self.controller)
+        call: Awaitable[object]
+        if use.kind is UseKind.ATTACHED:
+            unpublish = csi.ControllerUnpublishVolumeRequest(
+                volume_id=use.volume_id, node_id=use.node_id, secrets=self.secrets_of("ControllerUnpublishVolume")
+            )
+            call = self.controller.controller_unpublish(unpublish)
+        elif use.kind is UseKind.STAGED:
+            unstage = csi.NodeUnstageVolumeRequest(volume_id=use.volume_id, staging_target_path=str(use.path))
+            call = client.unstage(unstage)
+        else:
+            hide = csi.NodeUnpublishVolumeRequest(volume_id=use.volume_id, target_path=str(use.path))
+            call = client.unpublish(hide)
+        answer = refusal(await tried(call))
+        if answer is None and use in self.uses:
+            self.uses.remove(use)
+        return answer
 
     # -- undoing ------------------------------------------------------------------------------------------------------
 
     async def discard(self, volume_ids: Collection[str]) -> None:
         """Delete these volumes wherever they are used; leftovers are undone at the end."""
-        by_id = {node.info.node_id: node for node in self.nodes}
         for volume_id in volume_ids:
-            for use in [*self.made.targets, *self.made.staged]:
-                if use.volume_id == volume_id and use.node_id in by_id:
-                    await self.hide(volume_id, by_id[use.node_id])
-            for use in [each for each in self.made.published if each.volume_id == volume_id]:
-                await self._unpublish(use)
+            for use in sorted((each for each in self.uses if each.volume_id == volume_id), key=_undone_at):
+                await self._end(use)
             await self.delete(volume_id)
 
     async def undo_all(self) -> list[str]:
         """Undo everything that is left; returns what could not be undone, as texts."""
         left: list[str] = []
-        for name, each in list(self.made.volumes.items()):
+        for name, each in list(self.volumes.items()):
             if not each.volume_id:
                 try:  # the outcome is unknown: the same request again gets the volume's id
                     each.volume_id = (await self.controller.create_volume(each.request)).volume.volume_id
                 except CsiError as exc:
                     if is_in_doubt(exc.code):
                         left.append(f"volume {name}, if there is one: {CallRefused(exc.code, exc.told)}")
-        for volume_id in self.made.volume_ids:
+        for volume_id in self.volume_ids:
             try:
                 await self.discard([volume_id])
             except CsiError:  # the driver is away: every further call would wait as long
                 break
-        left += [f"volume {target.volume_id} at {target.path} on {target.node_id}" for target in self.made.targets]
-        left += [f"volume {each.volume_id} staged at {each.path} on {each.node_id}" for each in self.made.staged]
-        left += [f"volume {each.volume_id} published on {each.node_id}" for each in self.made.published]
-        left += [f"volume {each.volume_id} ({name})" for name, each in self.made.volumes.items() if each.volume_id]
+        left += map(str, sorted(self.uses, key=_undone_at))
+        left += [f"volume {each.volume_id} ({name})" for name, each in self.volumes.items() if each.volume_id]
         return left

@@ -46,7 +46,7 @@ async def _pool_policy(talk: Conversation) -> Measured:
     for _ in range(_ROUNDS):
         if not why and not policy_measured(choices):
             why = await _volumes_made(talk, choices)
-            await talk.discard(talk.made.volume_ids)
+            await talk.discard(talk.volume_ids)
     policy = policy_measured(choices)
     if policy == UNKNOWN:
         return Measured(POOL_POLICY, policy, f"{_volumes(choices)}, and no policy explains which pools they went to")

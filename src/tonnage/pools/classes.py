@@ -48,8 +48,9 @@ class ClassKeeper:
     ) -> None:
         """Look at every class once. Raises TonnageError if a write fails."""
         classes = {each.name: each for each in all_classes if each.name in found}
-        groups = groups_of(classes, found)
-        self._problems.tell("StorageClasses", groups.problems if self._settings.sets_groups else ())
+        problems: list[str] = []
+        group_of = groups_of(classes, found, problems) if self._settings.sets_groups else {}
+        self._problems.tell("StorageClasses", problems)
         for name, storage_class in classes.items():
             wanted: dict[str, str] = {}
             policy = self._settings.policy or found[name].policy
@@ -58,8 +59,8 @@ class ClassKeeper:
             rules = self._settings.size_rules or known_size_rules(storage_class, *source.drivers[:1])
             if self._settings.sets_sizes and rules:
                 wanted[SIZE_RULES] = rules
-            if self._settings.sets_groups and name in groups.group_of:
-                wanted[CAPACITY_GROUP] = groups.group_of[name]
+            if name in group_of:
+                wanted[CAPACITY_GROUP] = group_of[name]
             if self._settings.creates_objects and storage_class.waits_for_consumer and found[name].is_known:
                 wanted[CHECK_CAPACITY] = "true"
             if found[name].copies > 1:

@@ -8,29 +8,28 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final
 
 from tonnage import logs
-from tonnage.client.cache import Cache, Indexer
+from tonnage.client.cache import Indexer
 from tonnage.client.http import Client
 from tonnage.client.informer import Informer
 from tonnage.client.reconciler import Reconciler
 from tonnage.clock import Clock, StampAges, repeatedly
 from tonnage.errors import Conflict, NotFound, TonnageError
+from tonnage.keyed import Shelf
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Document, Key
 from tonnage.objects.selectors import LabelSelector
-from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
+from tonnage.objects.storage_v1 import CSIStorageCapacity, StorageClass
 from tonnage.pools.class_pools import ClassPools, NodePools, PoolSource, Published
 from tonnage.pools.classes import ClassKeeper
-from tonnage.pools.new_objects import DRIVER_LABEL, NewObject, is_created
-from tonnage.pools.object_keeper import ObjectKeeper
+from tonnage.pools.created_objects import DRIVER_LABEL, ObjectKeeper, Watched, is_created
 from tonnage.pools.reading import annotations_of
 from tonnage.pools.settings import PoolsSettings
-from tonnage.pools.wanted import is_kept_by_provisioner, ours_of, selected_nodes, wanted_of
+from tonnage.pools.wanted import is_kept_by_provisioner, ours_of, wanted_of
 from tonnage.pools.writing import AnnotationWriter, PoolsMetrics, ToldOnce
 
 _CLASS_PAUSE_S: Final = 2.0
@@ -49,28 +48,19 @@ class PoolsController:
         source: PoolSource,
         settings: PoolsSettings,
         *,
-        capacities: Cache[CSIStorageCapacity],
-        classes: Cache[StorageClass],
-        nodes: Cache[Document],
-        csi_nodes: Cache[CSINode],
-        objects: Sequence[Cache[Document]],
+        watched: Watched,
         clock: Clock,
         metrics: PoolsMetrics,
     ) -> None:
         self.source = source
         """May be replaced by one that knows more (`--source command`): then `look_again` is called."""
         self._settings = settings
-        self._capacities = capacities
-        self._classes = classes
-        self._nodes = nodes
+        self._watched = watched
         self._clock = clock
         self._metrics = metrics
-        self._labelled = Indexer(nodes, lambda node: map("=".join, node.metadata.labels.items()))
-        self._keys_at: dict[str, set[Key]] = {}
+        self._keys_at: Shelf[str, Key, None] = Shelf()
         self._node_of: dict[Key, str] = {}
-        self._objects = objects
-        self._about = [Indexer(kind, lambda found: (self._node_of_object(found),)) for kind in objects]
-        self._csi_nodes = csi_nodes
+        self._about = [Indexer(kind, lambda found: (self._node_of_object(found),)) for kind in watched.objects]
         self._ages = StampAges(clock, most=1000)
         self._silent_nodes: dict[str, datetime] = {}
         """Nodes on which the driver's own program is gone."""
@@ -78,16 +68,7 @@ class PoolsController:
         self._problems = ToldOnce()
         self._writer = AnnotationWriter(client, metrics)
         self._class_keeper = ClassKeeper(self._writer, settings, self._problems)
-        self.objects = ObjectKeeper(
-            self._writer,
-            settings,
-            self._problems,
-            only_node=source.only_node,
-            capacities=capacities,
-            nodes=nodes,
-            csi_nodes=csi_nodes,
-            labelled=self._labelled,
-        )
+        self.objects = ObjectKeeper(watched, self._writer, settings, self._problems, source.only_node)
         self._found: dict[str, ClassPools] = {}
         """By class, the pools found when all classes were last looked at."""
         self._classes_changed = asyncio.Event()
@@ -99,17 +80,19 @@ class PoolsController:
             first_retry_s=0.5,
             metrics=metrics.queues,
         )
-        self.work.follow(capacities)
-        capacities.add_handlers(
+        self.work.follow(watched.capacities)
+        watched.capacities.add_handlers(
             on_add=lambda _: self._classes_changed.set(),
             on_update=lambda old, new: self._classes_changed.set() if old.node_topology != new.node_topology else None,
             on_delete=self._gone,
         )
-        classes.on_change(lambda _: self.look_again())
-        nodes.add_handlers(on_add=lambda _: self.look_again(), on_update=self._node_changed, on_delete=self._node_gone)
-        csi_nodes.on_change(lambda found: self._look_at_node(found.name))
+        watched.classes.on_change(lambda _: self.look_again())
+        watched.nodes.add_handlers(
+            on_add=lambda _: self.look_again(), on_update=self._node_changed, on_delete=self._node_gone
+        )
+        watched.csi_nodes.on_change(lambda found: self._look_at_node(found.name))
         told_of = self._node_of_object
-        for kind in objects:
+        for kind in watched.objects:
             kind.add_handlers(
                 on_add=lambda new: self._look_at_named({told_of(new)}),
                 on_update=lambda old, new: self._look_at_named({told_of(old), told_of(new)}),
@@ -128,18 +111,18 @@ class PoolsController:
     async def remove(self) -> int:
         """Remove all annotations of this program; returns how many capacity objects had them."""
         removed = 0
-        for capacity in [each for each in self._capacities if not is_created(each)]:
-            if self._class_keeper.is_kept(self._classes.get(capacity.storage_class_name)) and ours_of(capacity):
+        for capacity in [each for each in self._watched.capacities if not is_created(each)]:
+            if self._class_keeper.is_kept(self._watched.classes.get(capacity.storage_class_name)) and ours_of(capacity):
                 with suppress(NotFound):
                     await self._writer.apply(capacity, {}, force=True)
                 removed += 1
         # The classes first: a class that asks for capacity and has none gets no pods.
-        await self._class_keeper.remove(self._classes, self.source)
+        await self._class_keeper.remove(self._watched.classes, self.source)
         return removed + await self.objects.remove()
 
     def look_again(self) -> None:
         """Queue everything: anything may have changed."""
-        for capacity in self._capacities:
+        for capacity in self._watched.capacities:
             self.work.add(capacity.key)
         self._classes_changed.set()
 
@@ -166,34 +149,30 @@ class PoolsController:
 
     def _look_at_named(self, names: set[str]) -> None:
         for name in names:
-            if name in self._nodes:
+            if name in self._watched.nodes:
                 self._look_at_node(name)
             else:  # the name is another id of a node
                 self.look_again()
 
     def _look_at_node(self, name: str) -> None:
         if not self.source.compares_nodes:  # else all classes are looked at first
-            for key in self._keys_at.get(name, ()):
+            for key in self._keys_at.at(name):
                 self.work.add(key)
         self._classes_changed.set()
 
     def _place(self, key: Key, node: str) -> None:
-        before = self._node_of.pop(key, "")
-        if before:
-            self._keys_at[before].discard(key)
-            if not self._keys_at[before]:
-                del self._keys_at[before]
+        self._keys_at.take(self._node_of.pop(key, ""), key)
         if node:
             self._node_of[key] = node
-            self._keys_at.setdefault(node, set()).add(key)
+            self._keys_at.put(node, key, None)
 
     # -- one capacity object ------------------------------------------------------------------------------------------
 
     async def _reconcile(self, key: Key) -> float | None:
-        capacity = self._capacities.get(key)
+        capacity = self._watched.capacities.get(key)
         if capacity is None:
             return None
-        storage_class = self._classes.get(capacity.storage_class_name)
+        storage_class = self._watched.classes.get(capacity.storage_class_name)
         if storage_class is None or not self._class_keeper.is_kept(storage_class):
             self._place(key, "")
             # Another copy of this program, for another driver, keeps objects of its own classes.
@@ -231,7 +210,7 @@ class PoolsController:
         elif pools is not None and wanted:
             labels = capacity.node_topology.match_labels if capacity.node_topology is not None else {}
             node = self._node_of.get(key, "").removeprefix(_ALL_NODES)
-            await self._apply(capacity, wanted, self.objects.document(NewObject(storage_class, node, labels, pools)))
+            await self._apply(capacity, wanted, self.objects.document(storage_class, node, labels, pools))
         else:
             self._classes_changed.set()  # it is to be deleted
         return left_s if left_s is not None and left_s > 0 else None
@@ -243,14 +222,14 @@ class PoolsController:
         if is_created(capacity) and capacity.node_topology == _EVERYWHERE:
             self._place(capacity.key, _ALL_NODES)
             return self._found_of(storage_class).anywhere, []
-        reached = selected_nodes(capacity.node_topology, self._nodes, self._labelled)
+        reached = self._watched.reached(capacity)
         if len(reached) != 1:
             self._place(capacity.key, "")
             told = f"its nodeTopology reaches {len(reached)} nodes; pools are published for objects that reach one"
             return None, [told] if reached else []
         (name,) = reached
         self._place(capacity.key, name)
-        node = self._nodes.get(name)
+        node = self._watched.nodes.get(name)
         if node is None:
             return None, []
         if self.source.compares_nodes:
@@ -266,7 +245,10 @@ class PoolsController:
         return self._found[storage_class.name]
 
     def _published(self) -> Published:
-        return Published([_doc(node) for node in self._nodes], [_doc(each) for kind in self._objects for each in kind])
+        return Published(
+            [_doc(node) for node in self._watched.nodes],
+            [_doc(each) for kind in self._watched.objects for each in kind],
+        )
 
     def _is_dropped(self, node: str) -> bool:
         """True if nobody has updated the data about a node for too long."""
@@ -280,7 +262,7 @@ class PoolsController:
         the source's objects cannot be watched             for longer than a watch needs to come back
         the source says so itself                          a program that is run, and fails
         """
-        csi_node = self._csi_nodes.get(node) if self.source.has_agent else None
+        csi_node = self._watched.csi_nodes.get(node) if self.source.has_agent else None
         if csi_node is None or any(csi_node.driver(driver) is not None for driver in self._settings.drivers):
             self._silent_nodes.pop(node, None)
         else:
@@ -289,7 +271,7 @@ class PoolsController:
         return min((each for each in times if each is not None), default=None)
 
     def _out_of_step_since(self) -> datetime | None:
-        informers = [cache for cache in self._objects if isinstance(cache, Informer)]
+        informers = [cache for cache in self._watched.objects if isinstance(cache, Informer)]
         times = [informer.out_of_step_since_s for informer in informers if informer.out_of_step_since_s is not None]
         if not times:
             return None
@@ -301,7 +283,7 @@ class PoolsController:
             await self._classes_changed.wait()
             self._classes_changed.clear()
             try:
-                classes = list(self._classes)
+                classes = list(self._watched.classes)
                 self._found_anew(self._class_keeper.found(classes, self.source, self._published()))
                 # Objects first: a class that asks for capacity and has none gets no pods.
                 await self.objects.keep(classes, self._found, self._is_dropped)
@@ -316,7 +298,7 @@ class PoolsController:
         """Keep what was found, and look at the objects whose pools depend on other nodes."""
         before, self._found = self._found, found
         if found != before:
-            for key in set().union(*self._keys_at.values()) if self.source.compares_nodes else ():
+            for key in self._node_of if self.source.compares_nodes else ():
                 self.work.add(key)
 
     async def _apply(self, capacity: CSIStorageCapacity, wanted: dict[str, str], whole: Doc | None = None) -> None:

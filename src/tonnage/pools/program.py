@@ -31,6 +31,7 @@ from tonnage.objects.resources import BY_PLURAL, Resource
 from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
 from tonnage.pools.class_pools import PoolSource
 from tonnage.pools.controller import PoolsController
+from tonnage.pools.created_objects import Watched
 from tonnage.pools.settings import PoolsSettings
 from tonnage.pools.sources.command import CommandFailed, CommandPools, InvalidOutput, run_command
 from tonnage.pools.writing import PoolsMetrics, ToldOnce
@@ -75,11 +76,13 @@ class PoolsProgram:
             self.client,
             self.source,
             self.settings,
-            capacities=of(CSIStorageCapacity),
-            classes=of(StorageClass),
-            nodes=of(document_class(_NODES)),
-            csi_nodes=of(CSINode),
-            objects=[self._own.of(document_class(kind), namespace=namespace) for kind in self.source.kinds],
+            watched=Watched(
+                of(CSIStorageCapacity),
+                of(StorageClass),
+                of(document_class(_NODES)),
+                of(CSINode),
+                [self._own.of(document_class(kind), namespace=namespace) for kind in self.source.kinds],
+            ),
             clock=self.clock,
             metrics=self._metrics,
         )

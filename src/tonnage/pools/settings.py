@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Final
 
 from tonnage.errors import TonnageError
@@ -11,6 +12,15 @@ from tonnage.quantity import InvalidQuantity, Quantity
 
 PROGRAM: Final = POOLS_PROGRAM
 """Its field manager, its user agent, and the prefix of its lease's name."""
+
+
+def manager_of(node: str) -> str:
+    """This program's field manager and `managed-by`; for copies that keep one node each, one per node.
+
+    A hash, because node names may be longer than either may be.
+    """
+    return f"{PROGRAM}-{sha256(node.encode()).hexdigest()[:16]}" if node else PROGRAM
+
 
 MOST_UNCHECKED_S: Final = 150.0
 """A scheduler holds volumes created since the last check at least this long: not for ever, and not so short that a

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from datetime import datetime
+from typing import Final
 
-from tonnage.clock import InvalidTime, parse_rfc3339
+from tonnage.clock import InvalidTime, parse_rfc3339, rfc3339
 from tonnage.objects.meta import Object
 from tonnage.objects.requirements import InvalidSelector
 from tonnage.objects.selectors import LabelSelector
@@ -96,14 +96,14 @@ def wanted_of(
     if found.free_volumes is not None:
         wanted[FREE_VOLUMES] = str(found.free_volumes)
     if found.observed_at is not None:
-        wanted[POOLS_OBSERVED_AT] = _text(found.observed_at)
+        wanted[POOLS_OBSERVED_AT] = rfc3339(found.observed_at)
     ours = ours_of(capacity)
     checked_at = ours.pop(POOLS_CHECKED_AT, "")
     if stale_since is not None:
-        wanted[POOLS_STALE_SINCE] = _text(stale_since)
+        wanted[POOLS_STALE_SINCE] = rfc3339(stale_since)
         return {**wanted, POOLS_CHECKED_AT: checked_at} if checked_at else wanted
     is_fresh = ours == wanted and _is_within(checked_at, now, check_every_s)
-    return {**wanted, POOLS_CHECKED_AT: checked_at if is_fresh else _text(now)}
+    return {**wanted, POOLS_CHECKED_AT: checked_at if is_fresh else rfc3339(now)}
 
 
 def _is_within(told: str, now: datetime, seconds: float) -> bool:
@@ -112,10 +112,6 @@ def _is_within(told: str, now: datetime, seconds: float) -> bool:
         return 0 <= (now - parse_rfc3339(told)).total_seconds() < seconds
     except InvalidTime:
         return False
-
-
-def _text(at: datetime) -> str:
-    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def selected_nodes(
@@ -140,21 +136,15 @@ def selected_nodes(
         return []
 
 
-class Sharing(NamedTuple):
-    """The capacity group of classes that share disks."""
-
-    group_of: Mapping[str, str]
-    problems: tuple[str, ...] = ()
-
-
-def groups_of(classes: Mapping[str, StorageClass], found: Mapping[str, ClassPools]) -> Sharing:
+def groups_of(
+    classes: Mapping[str, StorageClass], found: Mapping[str, ClassPools], problems: list[str]
+) -> dict[str, str]:
     """The capacity group of every class that has exactly the disks of another. An existing name is kept, unless classes
     with other disks have it too: those that share some disks only are told apart by the ids of their pools."""
     by_disks: dict[frozenset[tuple[str, str]], list[str]] = {}
     for name in sorted(found):
         by_disks.setdefault(found[name].disks, []).append(name)
     group_of: dict[str, str] = {}
-    problems: list[str] = []
     for names in [names for disks, names in by_disks.items() if disks and len(names) > 1]:
         elsewhere = {each.capacity_group for name, each in classes.items() if name not in names}
         told = sorted({group for name in names if (group := classes[name].capacity_group)} - elsewhere)
@@ -165,4 +155,4 @@ def groups_of(classes: Mapping[str, StorageClass], found: Mapping[str, ClassPool
             )
             continue
         group_of |= dict.fromkeys(names, told[0] if told else f"shared-{names[0]}")
-    return Sharing(group_of, tuple(problems))
+    return group_of

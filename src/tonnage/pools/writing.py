@@ -18,7 +18,7 @@ from tonnage.errors import AlreadyExists, Conflict, NotFound, TonnageError
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Object
 from tonnage.objects.storage_v1 import CSIStorageCapacity
-from tonnage.pools.new_objects import manager_of
+from tonnage.pools.settings import manager_of
 
 
 class PoolsMetrics:

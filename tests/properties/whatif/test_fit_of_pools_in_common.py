@@ -32,15 +32,16 @@ class Scene:
     pools: tuple[tuple[int, ...], ...]
     reach: tuple[tuple[int, ...], ...]
     policy: str
-    rules: str
+    rules: tuple[str, ...]
+    """By class."""
     is_grouped: bool
     claims: tuple[tuple[int, int], ...]
 
     def objects(self) -> list[Object]:
         found = [typed(driver())]
-        for name in CLASSES[: len(self.reach)]:
+        for name, rules in zip(CLASSES[: len(self.reach)], self.rules, strict=False):
             group = "disks" if self.is_grouped else ""
-            found.append(typed(storage_class(name, pool_policy=self.policy, size_rules=self.rules, group=group)))
+            found.append(typed(storage_class(name, pool_policy=self.policy, size_rules=rules, group=group)))
         for at, free in enumerate(self.pools):
             found.append(typed(node(f"n{at}", cpu="1000")))
             for name, reach in zip(CLASSES, self.reach, strict=False):
@@ -64,7 +65,7 @@ scenes = st.builds(
     st.lists(st.lists(st.integers(1, 14), min_size=1, max_size=3).map(tuple), min_size=1, max_size=2).map(tuple),
     st.lists(st.sets(st.integers(0, 2), min_size=1).map(sorted).map(tuple), min_size=1, max_size=3).map(tuple),
     st.sampled_from(("most-free", "best-fit", "first-fit", "unknown", "")),
-    st.sampled_from(RULES),
+    st.tuples(*[st.sampled_from(RULES)] * 3) | st.sampled_from(RULES).map(lambda rules: (rules,) * 3),
     st.booleans(),
     st.lists(st.tuples(st.integers(1, 8), st.integers(0, 2)), min_size=1, max_size=3).map(tuple),
 )
@@ -78,8 +79,8 @@ class Driver:
         self.order = self.rng.sample(("vg-0", "vg-1", "vg-2"), 3)
 
     def choose(self, disk: Disk, claim: PersistentVolumeClaim, told: object) -> int | None:
-        size = driver_size(SizeRules.parse(self.scene.rules), claim.requested_size.value())
-        least = size + ("strict" in self.scene.rules)
+        rules = SizeRules.parse(self.scene.rules[CLASSES.index(claim.class_name)])
+        least = driver_size(rules, claim.requested_size.value()) + rules.is_strict
         reach = self.scene.reach[CLASSES.index(claim.class_name)]
         free = {disk.ids[at]: disk.pools[at] for at in range(len(disk.pools))}
         roomy = [name for name in self.order if f"{name}"[3:] in map(str, reach) and free.get(name, -1) >= least]

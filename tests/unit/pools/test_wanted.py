@@ -227,25 +227,24 @@ def test_only_classes_with_exactly_the_same_disks_are_a_group() -> None:
         "g": on("n"),
     }
     plain = {name: storage_class(name) for name in found}
-    assert groups_of(plain, found).group_of == {"a": "shared-a", "d": "shared-a"}
-    assert groups_of({}, {}).group_of == {}
+    assert groups_of(plain, found, []) == {"a": "shared-a", "d": "shared-a"}
+    assert groups_of({}, {}, []) == {}
 
 
 def test_a_name_that_classes_with_other_disks_have_too_is_not_kept() -> None:
     found = {"a": on("n", "1"), "b": on("n", "1"), "c": on("n", "2"), "d": on("n", "2"), "e": on("n", "1", "2")}
     wide = {name: storage_class(name, group="all") for name in found}
     expected = {"a": "shared-a", "b": "shared-a", "c": "shared-c", "d": "shared-c"}
-    assert groups_of(wide, found).group_of == expected
+    assert groups_of(wide, found, []) == expected
 
 
 def test_a_group_is_named_after_its_first_class_or_as_one_of_them_says_already() -> None:
     found = {"a": on("n", "1"), "b": on("n", "1")}
     plain = {name: storage_class(name) for name in "ab"}
-    assert groups_of(plain, found).group_of == {"a": "shared-a", "b": "shared-a"}
+    assert groups_of(plain, found, []) == {"a": "shared-a", "b": "shared-a"}
     named = {"a": storage_class("a"), "b": storage_class("b", group="disks")}
-    assert groups_of(named, found).group_of == {"a": "disks", "b": "disks"}
+    assert groups_of(named, found, []) == {"a": "disks", "b": "disks"}
     unlike = {"a": storage_class("a", group="one"), "b": storage_class("b", group="two")}
-    assert groups_of(unlike, found).group_of == {}
-    assert groups_of(unlike, found).problems == (
-        "StorageClasses a, b draw from the same disks and are in different capacity groups: one, two",
-    )
+    problems: list[str] = []
+    assert groups_of(unlike, found, problems) == {}
+    assert problems == ["StorageClasses a, b draw from the same disks and are in different capacity groups: one, two"]
