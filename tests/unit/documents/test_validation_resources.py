@@ -9,8 +9,6 @@ from tonnage.documents.validation.resources import (
     is_integer,
     is_native,
     is_overcommit_allowed,
-    validate_resource_list,
-    validate_resource_name,
     validate_resource_requirements,
 )
 from tonnage.objects.document import Doc
@@ -88,8 +86,8 @@ def test_a_container_asks_for_what_containers_may(name: str, sentences: list[str
 
 
 def test_an_amount_is_not_negative() -> None:
-    assert told(validate_resource_list({"cpu": "-1"}, "r", name_rule=validate_resource_name)) == [
-        'r[cpu]: Invalid value: "-1": must be greater than or equal to 0'
+    assert judged({"limits": {"cpu": "-1"}}) == [
+        'r.limits[cpu]: Invalid value: "-1": must be greater than or equal to 0'
     ]
 
 

@@ -13,14 +13,13 @@ spelling (`read` ensures it), so two steps are equal if their texts are.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from functools import lru_cache, reduce
-from typing import Any, TypeVar
+from collections.abc import Iterator
+from functools import reduce
+from typing import Any
 
 from tonnage.objects.texts.decode_budget import REQUEST, Budget, BudgetExceeded
 from tonnage.objects.texts.json_text import read_json
 
-T = TypeVar("T")
 Tree = dict[str, "Tree"]
 Path = tuple[str, ...]
 """Steps in FieldsV1 spelling, outermost first."""
@@ -153,16 +152,6 @@ def in_order(tree: Tree) -> Tree:
     return ordered
 
 
-_CACHED_LENGTH = 256
-"""Longer steps are not cached: clients choose their length, and with it the size of the cache."""
-
-
-def _cached(function: Callable[[str], T]) -> Callable[[str], T]:
-    kept = lru_cache(maxsize=8192)(function)
-    return lambda step: kept(step) if len(step) <= _CACHED_LENGTH else function(step)
-
-
-@_cached
 def _order(step: str) -> tuple[Any, ...]:
     """Sort key: fields, then items by key, by value, by position; numbers before text, as upstream compares values."""
     sort, text = step[0], step[2:]
@@ -192,7 +181,6 @@ def json_text(scalar: str | int | float | bool | None) -> str:
     return json.dumps(scalar, ensure_ascii=False).translate(_HTML)
 
 
-@_cached
 def _canonical(step: str) -> str | None:
     """A client's step in canonical spelling; None if its sort is unknown. Raises ValueError."""
     if len(step) < 2:

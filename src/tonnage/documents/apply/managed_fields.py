@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, NamedTuple
 
 from tonnage.documents.apply import field_set
@@ -31,11 +30,12 @@ NEVER_OWNED = field_set.of(
     ("apiVersion",), ("kind",), ("metadata",), *(("metadata", name) for name in _SET_BY_SERVER.split())
 )
 _RESET_BY_CUSTOM_STATUS = field_set.of(("metadata",), ("spec",))
-_RESET_BY_STATUS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "deployments.apps": (("metadata", "labels"),),
-    "pods": (("metadata", "deletionTimestamp"), ("metadata", "ownerReferences")),
-    "resourceclaims.resource.k8s.io": (("metadata",),),
-    "volumeattachments.storage.k8s.io": (("metadata",),),
+_SPEC, _STATUS = field_set.of(("spec",)), field_set.of(("status",))
+_RESET_BY_STATUS = {
+    "deployments.apps": field_set.of(("spec",), ("metadata", "labels")),
+    "pods": field_set.of(("spec",), ("metadata", "deletionTimestamp"), ("metadata", "ownerReferences")),
+    "resourceclaims.resource.k8s.io": _RESET_BY_CUSTOM_STATUS,
+    "volumeattachments.storage.k8s.io": _RESET_BY_CUSTOM_STATUS,
 }
 
 
@@ -72,16 +72,9 @@ def reset_fields_of(resource: Resource, subresource: str = "") -> Tree:
     """The fields that an endpoint does not write, so that its managers never own them: upstream's GetResetFields."""
     if isinstance(resource, ShapedResource) and subresource == "status":
         return _RESET_BY_CUSTOM_STATUS
-    return _reset_fields("status" in resource.subresources, resource.qualified, subresource)
-
-
-@cache
-def _reset_fields(has_status: bool, qualified: str, subresource: str) -> Tree:
-    if not has_status or subresource not in ("", "finalize", "status"):
+    if "status" not in resource.subresources or subresource not in ("", "finalize", "status"):
         return NOTHING
-    if subresource != "status":
-        return field_set.of(("status",))
-    return field_set.of(("spec",), *_RESET_BY_STATUS.get(qualified, ()))
+    return _RESET_BY_STATUS.get(resource.qualified, _SPEC) if subresource == "status" else _STATUS
 
 
 def track_update(

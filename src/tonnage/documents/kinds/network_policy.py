@@ -12,7 +12,7 @@ from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects import names
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, Wrong, forbidden, go_value, invalid, required
-from tonnage.objects.field_rules import check, each, parse_ip, sentences, validate_cidr
+from tonnage.objects.field_rules import check, each, parse_ip, port_number_or_name, sentences, validate_cidr
 
 _RULES = (("ingress", "from"), ("egress", "to"))
 _SPEC, _PORT = TypeRules("networking.NetworkPolicySpec"), TypeRules("networking.NetworkPolicyPort")
@@ -72,17 +72,12 @@ def _ranges(spec: Doc) -> Iterator[tuple[str, str]]:
 def _validate_port(port: Doc, at: str) -> Wrong:
     yield from _PORT(port, at)
     number, end = port.get("port"), port.get("endPort")
-    if number is None:
-        if end is not None:
-            yield invalid(f"{at}.endPort", end, "may not be specified when `port` is not specified")
-        return
-    if isinstance(number, str):
-        if end is not None:
-            yield invalid(f"{at}.endPort", end, "may not be specified when `port` is non-numeric")
-        yield from sentences(f"{at}.port", number, names.port_name(number))
-        return
-    yield from sentences(f"{at}.port", number, names.port_number(number))
-    if end is not None:
+    if end is not None and not isinstance(number, int):
+        told = "not specified" if number is None else "non-numeric"
+        yield invalid(f"{at}.endPort", end, f"may not be specified when `port` is {told}")
+    if number is not None:
+        yield from port_number_or_name(number, f"{at}.port")
+    if end is not None and isinstance(number, int):
         if end < number:  # as upstream, the value shown is the port's, not the end's
             yield invalid(f"{at}.endPort", number, "must be greater than or equal to `port`")
         yield from sentences(f"{at}.endPort", end, names.port_number(end))

@@ -98,18 +98,6 @@ def validate_resource_quantity(name: str, text: str, path: str) -> Errors:
     return errors
 
 
-def validate_resource_list(resources: dict[str, str], path: str, *, name_rule: Rule | None = None) -> Errors:
-    """Every amount of a list such as a container's limits; errors stand at `path[name]`."""
-    errors: Errors = []
-    for name, text in resources.items():
-        at = f"{path}[{name}]"
-        if name_rule is not None:
-            errors += name_rule(name, at)
-        errors += validate_resource_quantity(name, text, at)
-        errors += _validate_huge_pages(name, text, at)
-    return errors
-
-
 def validate_resource_requirements(
     requirements: Doc,
     path: str,
@@ -120,13 +108,15 @@ def validate_resource_requirements(
     """`resources` of a container, or of a pod with its own `name_rule`. Mirrors validateResourceRequirements."""
     limits: dict[str, str] = requirements.get("limits", {})
     requests: dict[str, str] = requirements.get("requests", {})
-    errors = validate_resource_list(limits, f"{path}.limits", name_rule=name_rule)
-    for name, text in requests.items():
-        at = f"{path}.requests[{name}]"
-        errors += name_rule(name, at)
-        errors += validate_resource_quantity(name, text, at)
-        errors += _validate_request_within_limit(name, text, limits, path)
-        errors += _validate_huge_pages(name, text, at)
+    errors: Errors = []
+    for side, amounts in (("limits", limits), ("requests", requests)):
+        for name, text in amounts.items():
+            at = f"{path}.{side}[{name}]"
+            errors += name_rule(name, at)
+            errors += validate_resource_quantity(name, text, at)
+            if side == "requests":
+                errors += _validate_request_within_limit(name, text, limits, path)
+            errors += _validate_huge_pages(name, text, at)
     asked = limits.keys() | requests.keys()
     if any(map(is_huge_pages, asked)) and not asked & {"cpu", "memory"}:
         errors.append(forbidden(path, "HugePages require cpu or memory"))

@@ -126,13 +126,12 @@ _HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What the rules of a container read from its pod: the legal volumes, and a few fields of the spec."""
+    """What the rules of a container read from its pod."""
 
+    spec: Doc
     volumes: Mapping[str, Doc]
+    """The legal ones."""
     claim_names: Set[str]
-    grace_period_s: int | None
-    restart_policy: str
-    host_users: bool
 
 
 def validate_containers(containers: list[Doc], path: str, pod: Surroundings) -> Errors:
@@ -142,7 +141,7 @@ def validate_containers(containers: list[Doc], path: str, pod: Surroundings) -> 
         at = f"{path}[{idx}]"
         errors += _validate_common(container, at, pod)
         errors += unique(container.get("name", ""), f"{at}.name")
-        errors += _validate_hooks(container, at, pod.grace_period_s)
+        errors += _validate_hooks(container, at, pod.spec.get("terminationGracePeriodSeconds"))
         errors += _validate_restarts(container, at)
     return [*errors, *_validate_host_ports(containers, path)]
 
@@ -162,7 +161,7 @@ def validate_init_containers(containers: list[Doc], regular: list[Doc], path: st
         # Init containers run one by one, so each is compared with itself alone; upstream then always says index 0.
         yield from _validate_host_ports([container], path)
         if is_sidecar(container):
-            yield from _validate_hooks(container, at, pod.grace_period_s)
+            yield from _validate_hooks(container, at, pod.spec.get("terminationGracePeriodSeconds"))
             continue
         told = "may not be set for init containers without restartPolicy=Always"
         yield from rules.forbid_fields(container, ("lifecycle", *_PROBES), at, told)
@@ -208,10 +207,12 @@ def _validate_common(container: Doc, path: str, pod: Surroundings) -> Wrong:
     yield from _CONTAINER(container, path, "imagePullPolicy")
     resources = container.get("resources", {})
     yield from validate_resource_requirements(resources, f"{path}.resources", claim_names=pod.claim_names)
-    yield from _validate_resize(container.get("resizePolicy", []), f"{path}.resizePolicy", pod.restart_policy)
+    yield from _validate_resize(container.get("resizePolicy", []), f"{path}.resizePolicy", pod.spec)
     if "securityContext" in container:
         at = f"{path}.securityContext"
-        yield from validate_security_context(container["securityContext"], at, host_users=pod.host_users)
+        yield from validate_security_context(
+            container["securityContext"], at, host_users=pod.spec.get("hostUsers", True)
+        )
 
 
 def _validate_ports(ports: list[Doc], path: str) -> Wrong:
@@ -236,14 +237,14 @@ def _validate_host_ports(containers: list[Doc], path: str) -> Wrong:
                 yield from unique(address, f"{path}[{idx}].ports[{number}].hostPort")
 
 
-def _validate_resize(policies: list[Doc], path: str, restart_policy: str) -> Wrong:
+def _validate_resize(policies: list[Doc], path: str, spec: Doc) -> Wrong:
     unique = rules.unique()
     for idx, policy in enumerate(policies):
         resource, restart = policy.get("resourceName", ""), policy.get("restartPolicy", "")
         yield from unique(resource, f"{path}[{idx}]")
         yield from rules.needed(rules.one_of("cpu", "memory"))(resource, path)
         yield from rules.needed(rules.one_of("NotRequired", "RestartContainer"))(restart, path)
-        if restart_policy == "Never" and restart != "NotRequired":
+        if spec.get("restartPolicy") == "Never" and restart != "NotRequired":
             yield invalid(path, restart, "must be 'NotRequired' when pod `restartPolicy` is 'Never'")
 
 

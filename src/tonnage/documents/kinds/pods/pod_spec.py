@@ -8,25 +8,7 @@ from __future__ import annotations
 
 import re
 
-from tonnage.documents.kinds.pods.containers import (
-    Surroundings,
-    validate_containers,
-    validate_ephemeral_containers,
-    validate_image_spacing,
-    validate_init_containers,
-)
-from tonnage.documents.kinds.pods.pod_placement import (
-    validate_affinity,
-    validate_scheduling_gates,
-    validate_tolerations,
-    validate_topology_spread,
-)
-from tonnage.documents.kinds.pods.pod_security import (
-    containers_in,
-    validate_host_users,
-    validate_os,
-    validate_pod_security_context,
-)
+from tonnage.documents.kinds.pods import containers, pod_placement, pod_security
 from tonnage.documents.kinds.pods.pod_volumes import validate_volumes
 from tonnage.documents.validation import resources
 from tonnage.documents.validation.internal_form import internal
@@ -35,16 +17,7 @@ from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc, encode
-from tonnage.objects.field_errors import (
-    Errors,
-    Wrong,
-    forbidden,
-    invalid,
-    not_found,
-    required,
-    too_long,
-    unsupported,
-)
+from tonnage.objects.field_errors import Errors, Wrong, forbidden, invalid, not_found, required, too_long, unsupported
 
 MIRROR = "kubernetes.io/config.mirror"
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
@@ -119,7 +92,7 @@ def _validate_spec_of_pod(spec: Doc, metadata: Doc, *, allow_invalid_values: boo
         told = "must not be specified when serviceAccountName is not set"
         source = rules.each(lambda source, at: rules.forbid_fields(source, ("serviceAccountToken",), at, told))
         errors += rules.check(spec, "spec", {"volumes": rules.each({"projected.sources": source})})
-    spacing = rules.each(validate_image_spacing)
+    spacing = rules.each(containers.validate_image_spacing)
     return errors + rules.check(spec, "spec", {"containers": spacing, "initContainers": spacing})
 
 
@@ -159,29 +132,25 @@ def validate_pod_spec(
     )
     claims = spec.get("resourceClaims", [])
     errors += _validate_resource_claims(claims, metadata, f"{path}.resourceClaims")
-    pod = Surroundings(
-        volumes=volumes,
-        claim_names={claim["name"] for claim in claims if claim.get("name")},
-        grace_period_s=spec.get("terminationGracePeriodSeconds"),
-        restart_policy=spec.get("restartPolicy", ""),
-        host_users=spec.get("hostUsers", True),
-    )
+    pod = containers.Surroundings(spec, volumes, {claim["name"] for claim in claims if claim.get("name")})
     regular, initial = spec.get("containers", []), spec.get("initContainers", [])
-    errors += validate_containers(regular, f"{path}.containers", pod)
-    errors += validate_init_containers(initial, regular, f"{path}.initContainers", pod)
-    errors += validate_ephemeral_containers(
+    errors += containers.validate_containers(regular, f"{path}.containers", pod)
+    errors += containers.validate_init_containers(initial, regular, f"{path}.initContainers", pod)
+    errors += containers.validate_ephemeral_containers(
         spec.get("ephemeralContainers", []), regular + initial, f"{path}.ephemeralContainers", pod
     )
     errors += _validate_pod_level(spec, f"{path}.resources", pod)
     errors += validate_host_network(spec, path, is_pod)
     errors += _SPEC(spec, path, "restartPolicy..nodeSelector")
-    errors += validate_pod_security_context(spec, f"{path}.securityContext")
-    errors += validate_affinity(spec.get("affinity", {}), f"{path}.affinity", allow_invalid_values=allow_invalid_values)
+    errors += pod_security.validate_pod_security_context(spec, f"{path}.securityContext")
+    errors += pod_placement.validate_affinity(
+        spec.get("affinity", {}), f"{path}.affinity", allow_invalid_values=allow_invalid_values
+    )
     errors += validate_dns(spec, f"{path}.dnsConfig")
     errors += _SPEC(spec, path, "readinessGates..topologySpreadConstraints")
-    errors += validate_host_users(spec, path)
+    errors += pod_security.validate_host_users(spec, path)
     errors += validate_hostname_override(spec, f"{path}.hostnameOverride")
-    errors += _SPEC(spec, path, "serviceAccountName..overhead") + validate_os(spec, path)
+    errors += _SPEC(spec, path, "serviceAccountName..overhead") + pod_security.validate_os(spec, path)
     return [*errors, *_validate_file_keys(spec, path)]
 
 
@@ -207,7 +176,7 @@ def _validate_resource_claims(claims: list[Doc], metadata: Doc, path: str) -> Wr
         yield from _CLAIM(claim, at)
 
 
-def _validate_pod_level(spec: Doc, path: str, pod: Surroundings) -> Wrong:
+def _validate_pod_level(spec: Doc, path: str, pod: containers.Surroundings) -> Wrong:
     """Resources of the pod as a whole: at least the sum of its containers'. Mirrors validatePodResources."""
     if "resources" not in spec:
         return
@@ -245,7 +214,7 @@ def _validate_pod_level_name(name: str, path: str) -> Errors:
 def _validate_file_keys(spec: Doc, path: str) -> Wrong:
     """A variable read from a file needs an emptyDir with that file. Mirrors validateFileKeyRefVolumes."""
     volumes = {volume.get("name", ""): volume for volume in spec.get("volumes", ())}
-    for container, where in containers_in(spec, path):
+    for container, where in pod_security.containers_in(spec, path):
         for idx, variable in enumerate(container.get("env", ())):
             reference = variable.get("valueFrom", {}).get("fileKeyRef")
             if reference is None:
@@ -315,8 +284,8 @@ _CLAIM = TypeRules("core.PodResourceClaim")
 _SPEC = TypeRules(
     "core.PodSpec",
     nodeSelector=validate_labels,
-    schedulingGates=validate_scheduling_gates,
-    topologySpreadConstraints=validate_topology_spread,
-    tolerations=validate_tolerations,
+    schedulingGates=pod_placement.validate_scheduling_gates,
+    topologySpreadConstraints=pod_placement.validate_topology_spread,
+    tolerations=pod_placement.validate_tolerations,
     overhead=lambda amounts, path: resources.validate_resource_requirements({"limits": amounts}, path),
 )
