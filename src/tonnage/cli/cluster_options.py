@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from tonnage.client.config.connection import KubeconfigUser, ServerConnection
     from tonnage.client.http import Client
     from tonnage.scheduling.configuration.configuration import Configuration
-    from tonnage.scheduling.plugins.registry import ForeignPlugins
     from tonnage.whatif.creation import Creation
     from tonnage.whatif.scheduler_memory import SchedulerSearch
     from tonnage.whatif.sources import ClusterState
@@ -87,17 +86,11 @@ class ClusterQuestion:
         return Creation(self.gates)
 
     @cached_property
-    def foreign(self) -> ForeignPlugins:
-        from tonnage.scheduler.configuration_file import foreign_plugins
-
-        return foreign_plugins()
-
-    @cached_property
     def configuration(self) -> Configuration:
         """The scheduler's configuration. Prints a note for settings without effect. Raises ConfigurationError."""
         from tonnage.scheduler.configuration_file import load_configuration
 
-        found = load_configuration(self.config_file, self.gates, self.foreign)
+        found = load_configuration(self.config_file, self.gates)
         say_all("note", found.notes)
         return found
 

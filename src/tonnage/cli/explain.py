@@ -96,7 +96,6 @@ def _explain_pods(cluster: ClusterQuestion, pod_keys: Sequence[str], output: str
             state,
             configuration,
             is_default=cluster.config_file is None,
-            foreign=cluster.foreign,
             note=partial(say, "note"),
         )
         for pod in [find_pod(state, key) for key in dict.fromkeys(keys)]
@@ -142,9 +141,7 @@ def _explain_workloads(cluster: ClusterQuestion, names: Sequence[str], output: s
     if not workloads:
         raise click.UsageError(f"the files hold no workloads; say what to explain: {_WHAT}")
     is_default, was_interrupted = cluster.config_file is None, False
-    played = PlayedWorkloads(
-        state, configuration, is_default=is_default, foreign=cluster.foreign, note=partial(say, "note")
-    )
+    played = PlayedWorkloads(state, configuration, is_default=is_default, note=partial(say, "note"))
     warnings: list[str] = []
     expander = WorkloadExpander(state, cluster.creation, warnings)
     answers: list[WorkloadAnswer] = []
@@ -183,7 +180,7 @@ def _explain_pending(cluster: ClusterQuestion, output: str) -> bool:
 
     state = cluster.state(user_agent=_USER_AGENT, with_workloads=True)
     is_default, note = cluster.config_file is None, partial(say, "note")
-    sequence = DecisionSequence(state, cluster.configuration, is_default=is_default, foreign=cluster.foreign, note=note)
+    sequence = DecisionSequence(state, cluster.configuration, is_default=is_default, note=note)
     question = PendingQuestion(state, sequence, explains_all=output == "json")
     try:
         with progress("deciding", total=question.count) as step:

@@ -65,7 +65,7 @@ def doctor(cluster: ClusterQuestion, output: str) -> None:
     if cluster.is_live:
         facts = asyncio.run(with_server(facts, cluster.connection, user_agent="tonnage-doctor"))
     with progress("deciding on pods", total=work_of(facts)) as step:
-        examination = examine(facts, state, configuration, foreign=cluster.foreign, step=step)
+        examination = examine(facts, state, configuration, step=step)
     if output == "helm-values":
         written(lambda: sys.stdout.write(printable_lines(examination.recommended.helm_values(examination.findings))))
     else:
@@ -100,7 +100,6 @@ def drain_preview(
     scene = Scene(
         state,
         configuration.profiles,
-        foreign=cluster.foreign,
         takes_any_pod=cluster.config_file is None,
         updates_attach_limits=cluster.gates.MutableCSINodeAllocatableCount,
     )
@@ -175,9 +174,7 @@ def fit(
 
     def fresh(luck: DriverLuck) -> PlayedCluster:
         is_default = cluster.config_file is None
-        made = PlayedCluster(
-            state, configuration.profiles, foreign=cluster.foreign, takes_any_pod=is_default, luck=luck
-        )
+        made = PlayedCluster(state, configuration.profiles, takes_any_pod=is_default, luck=luck)
         made.apply(asked.made)
         return made
 
@@ -218,7 +215,7 @@ def replay(cluster: ClusterQuestion, steps_file: Path, output: str) -> None:
     steps = read_steps(steps_file, cluster.creation, warnings)
     say_all("warning", warnings)
     takes_any_pod = cluster.config_file is None
-    run = Replay(state.objects, configuration.profiles, foreign=cluster.foreign, takes_any_pod=takes_any_pod)
+    run = Replay(state.objects, configuration.profiles, takes_any_pod=takes_any_pod)
     results = list(taken(run, steps, str(steps_file), partial(say, "note")))
     write_answer(
         output,
@@ -251,7 +248,7 @@ def shadow(cluster: ClusterQuestion, for_s: float | None, stuck_after_s: float, 
 
     clock = SystemClock()
     profiles, connection = cluster.configuration.profiles, cluster.connection
-    judge = Judge(profiles, clock=clock, foreign=cluster.foreign)
+    judge = Judge(profiles, clock=clock)
     tally = Tally(clock.now(), say=say)
     following = Shadow(judge, tally, stuck_after_s=stuck_after_s)
 

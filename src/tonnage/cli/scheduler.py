@@ -37,7 +37,6 @@ from tonnage.errors import TonnageError
 if TYPE_CHECKING:
     from tonnage.scheduler.pod_traces import Tracer
     from tonnage.scheduling.configuration.configuration import Configuration
-    from tonnage.scheduling.plugins.registry import ForeignPlugins
 
 _USER_AGENT = "tonnage-scheduler"
 _YOUNG_OBJECTS = 20_000
@@ -80,14 +79,13 @@ def scheduler(**flags: Any) -> None:
     --kubeconfig the configuration's, $KUBECONFIG, or the pod's own service account is used. Flags have kube-scheduler's
     names and forms; docs/guides/beside-kube-scheduler.md lists the few that differ.
     """
-    from tonnage.scheduler.configuration_file import check_lease, foreign_plugins, load_configuration
+    from tonnage.scheduler.configuration_file import check_lease, load_configuration
     from tonnage.scheduling.configuration.written import text_of
 
     gates, config_file = flags["gates"], flags["config_file"]
     say_all("warning", gates.warnings)
     check_endpoint(flags)
-    foreign = foreign_plugins()
-    configuration = load_configuration(config_file, gates, foreign)
+    configuration = load_configuration(config_file, gates)
     say_all("note", configuration.notes)
     configuration, warnings = configured(configuration, flags)
     say_all("warning", filter(None, (*warnings, check_lease(configuration))))
@@ -98,7 +96,7 @@ def scheduler(**flags: Any) -> None:
     import uvloop  # reading and writing TLS connections costs a fifth of the scheduler's time less than with asyncio
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(run(configuration, flags, foreign, text))
+        runner.run(run(configuration, flags, text))
 
 
 def _write(path: Path, text: str) -> None:
@@ -109,7 +107,7 @@ def _write(path: Path, text: str) -> None:
     say("note", f"the configuration was written to {path}")
 
 
-async def run(configuration: Configuration, flags: Flags, foreign: ForeignPlugins, configuration_text: str) -> None:
+async def run(configuration: Configuration, flags: Flags, configuration_text: str) -> None:
     """Run until SIGTERM or Ctrl-C, or until the lease is lost."""
     from tonnage.scheduler.program import SchedulerProgram
     from tonnage.scheduler.recording_file import RecordingFile
@@ -145,7 +143,6 @@ async def run(configuration: Configuration, flags: Flags, foreign: ForeignPlugin
             SchedulerProgram(
                 running.runtime,
                 configuration,
-                foreign=foreign,
                 on_synced=_in_step,
                 engine_of=engine_of,
                 tracer=_tracer_of(flags["tracing_file"]),

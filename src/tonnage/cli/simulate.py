@@ -81,7 +81,6 @@ def simulate(
             state,
             scenario,
             lambda: Creation(cluster.gates),
-            foreign=cluster.foreign,
             namespace=cluster.namespace,
             updates_attach_limits=cluster.gates.MutableCSINodeAllocatableCount,
             is_stopped=is_stopped,
@@ -100,13 +99,14 @@ def _end(is_partial: bool) -> None:
 
 
 def _repeat(cluster: ClusterQuestion, file: Path, compared: tuple[str, ...], output: str) -> None:
+    from tonnage.scheduler.configuration_file import installed_plugins
     from tonnage.whatif.recording import answered, open_recording, show
 
     others = {"config": cluster.configuration} if cluster.config_file is not None else {}
     others = _compared(cluster, compared, others)
     recording = open_recording(file)
     with interruptible() as is_stopped, progress("repeating", 1.0 + len(others)) as step:
-        repeated_recording = answered(recording, others, foreign=cluster.foreign, is_stopped=is_stopped, step=step)
+        repeated_recording = answered(recording, others, installed_plugins(), is_stopped=is_stopped, step=step)
     write_answer(output, repeated_recording.document, partial(show, repeated_recording), "recording")
     _end(repeated_recording.is_partial)
 
@@ -139,14 +139,13 @@ def _compared(
 
 
 def _configuration(cluster: ClusterQuestion, given: str, config: str) -> Configuration:
-    from tonnage.scheduler.configuration_file import load_configuration
+    from tonnage.scheduler.configuration_file import installed_plugins, load_configuration
     from tonnage.scheduling.configuration.configuration import parse
-    from tonnage.scheduling.configuration.profile_plugins import KnownPlugin
     from tonnage.whatif.simulate.presets import preset_gates
 
     preset = PRESETS.get(config)
     if preset is not None:
-        known = tuple(KnownPlugin.of(plugin) for plugin in cluster.foreign.values())
+        known = installed_plugins()
         gates = preset_gates(preset, cluster.gates)
         return parse(preset.text(), source=f"preset {config}", known_plugins=known, gates=gates)
     path = Path(config)
@@ -154,6 +153,6 @@ def _configuration(cluster: ClusterQuestion, given: str, config: str) -> Configu
         raise click.UsageError(
             f'--compare "{given}": "{config}" is neither a file nor a preset; presets are {", ".join(PRESETS)}'
         )
-    configuration = load_configuration(path, cluster.gates, cluster.foreign)
+    configuration = load_configuration(path, cluster.gates)
     say_all("note", configuration.notes)
     return configuration

@@ -7,7 +7,6 @@ leases that both serve `default-scheduler` work on the same pods at the same tim
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final
@@ -19,12 +18,11 @@ from tonnage.scheduling.configuration.profile import DEFAULT_SCHEDULER_NAME
 from tonnage.scheduling.configuration.profile_plugins import KnownPlugin
 from tonnage.scheduling.configuration.strict_decoding import ConfigurationError, Problem
 from tonnage.scheduling.framework import Plugin
-from tonnage.scheduling.plugins.registry import ForeignPlugins
 
 
-def load_configuration(path: Path | None, gates: Gates, foreign: Mapping[str, type[Plugin]]) -> Configuration:
+def load_configuration(path: Path | None, gates: Gates) -> Configuration:
     """The file's configuration, or the default one. Raises ConfigurationError, also if the file does not exist."""
-    known = tuple(KnownPlugin.of(plugin) for plugin in foreign.values())
+    known = installed_plugins()
     if path is None:
         return default_configuration(known_plugins=known, gates=gates)
     try:
@@ -43,9 +41,9 @@ def load_configuration(path: Path | None, gates: Gates, foreign: Mapping[str, ty
 GROUP: Final = "tonnage.plugins"
 
 
-def foreign_plugins() -> ForeignPlugins:
-    """The plugins of other packages, by name. Raises TonnageError for an entry point that is no plugin."""
-    found: dict[str, type[Plugin]] = {}
+def installed_plugins() -> list[KnownPlugin]:
+    """The plugins of other packages. Raises TonnageError for an entry point that is no plugin."""
+    found = []
     for entry in entry_points(group=GROUP):
         plugin = entry.load()
         if not (isinstance(plugin, type) and issubclass(plugin, Plugin) and plugin.name == entry.name):
@@ -53,7 +51,7 @@ def foreign_plugins() -> ForeignPlugins:
                 f"the entry point {entry.name} = {entry.value} of group {GROUP} is not a plugin of that name",
                 hint="point it at a subclass of tonnage.scheduling.framework.Plugin whose `name` is the entry's",
             )
-        found[entry.name] = plugin
+        found.append(KnownPlugin.of(plugin))
     return found
 
 

@@ -33,7 +33,6 @@ from tonnage.scheduling.decision.scheduling_cycle import Decider, Decision
 from tonnage.scheduling.engine.attempt import EngineHooks, EngineSettings
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.engine.event_handlers import LIVE_PODS, READ_KINDS
-from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.scheduling.queue.queued_pod import uid_of
 from tonnage.scheduling.volumes.explain.account_entries import considered_objects
 
@@ -72,7 +71,6 @@ class SchedulerProgram(Program):
         runtime: Runtime,
         configuration: Configuration,
         *,
-        foreign: ForeignPlugins | None = None,
         on_synced: Callable[[], object] = lambda: None,
         engine_of: Callable[..., Engine] = Engine,
         tracer: Tracer | None = None,
@@ -89,7 +87,6 @@ class SchedulerProgram(Program):
             configuration.profiles,
             clock=clock,
             rng=runtime.rng,
-            foreign=foreign,
             settings=EngineSettings(
                 initial_backoff_s=float(configuration.pod_initial_backoff_seconds),
                 max_backoff_s=float(configuration.pod_max_backoff_seconds),

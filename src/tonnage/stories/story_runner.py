@@ -31,7 +31,7 @@ from tonnage.objects.resources import BY_KIND
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.plane.cluster import Plane
 from tonnage.printable import assembled, text
-from tonnage.scheduler.configuration_file import foreign_plugins, load_configuration
+from tonnage.scheduler.configuration_file import load_configuration
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.whatif.explain import explain_pod
 from tonnage.whatif.sources import listed
@@ -278,10 +278,10 @@ class StoryRunner:
         return answer
 
     def _explain(self, pod: Pod, objects: Sequence[Object]) -> Explanation:
-        settings, foreign = self.plane.settings, foreign_plugins()
-        configuration = load_configuration(settings.scheduler_config, settings.gates, foreign)
+        settings = self.plane.settings
+        configuration = load_configuration(settings.scheduler_config, settings.gates)
         profile = configuration.profile_named(pod.spec.scheduler_name) or configuration.profiles[0]
-        return explain_pod(pod, [*objects, pod], profile, clock=self.clock, foreign=foreign)
+        return explain_pod(pod, [*objects, pod], profile, clock=self.clock)
 
     def _imagined(self, cls: type[Any], doc: Doc) -> Any:
         metadata = {**doc["metadata"], "namespace": self.namespace, "uid": f"imagined-{doc['metadata']['name']}"}

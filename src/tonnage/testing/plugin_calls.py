@@ -96,8 +96,7 @@ def decide(cluster: Cluster, pod: Pod, *plugins: type[Plugin], configuration: st
         configuration = json.dumps({**kind, "profiles": [profile]})
     known = [KnownPlugin.of(plugin) for plugin in plugins]
     parsed = parse(configuration, source="the test's configuration", known_plugins=known)
-    foreign = {plugin.name: plugin for plugin in plugins}
-    decider = assemble(parsed.profiles[0], random.Random(seed), foreign).decider
+    decider = assemble(parsed.profiles[0], random.Random(seed)).decider
     return decider.decide(cluster, PodInfo(pod))
 
 

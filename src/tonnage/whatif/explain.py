@@ -29,7 +29,6 @@ from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.configuration.profile_plugins import ExtensionPoint
 from tonnage.scheduling.decision.diagnosis import Diagnosis
 from tonnage.scheduling.decision.explain import Explanation
-from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.scheduling.volumes.capacity.pools import listed_pools
 from tonnage.whatif.replay import Replay
 from tonnage.whatif.scheduler_memory import SchedulerMemory
@@ -45,7 +44,6 @@ def explain_pod(
     profile: ResolvedProfile,
     *,
     clock: Clock,
-    foreign: ForeignPlugins | None = None,
     memory: SchedulerMemory | None = None,
     note: Callable[[str], object] = lambda sentence: None,
 ) -> Explanation:
@@ -54,7 +52,7 @@ def explain_pod(
     `memory` is what a live scheduler of that cluster knows besides; where it is configured otherwise, that is noted.
     """
     objects = list(objects)
-    engine = engine_over(objects, [profile], clock=clock, foreign=foreign)
+    engine = engine_over(objects, [profile], clock=clock)
     if pod.spec.node_name:
         engine.delete(pod)
         pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=""))
@@ -71,7 +69,6 @@ def decided_on(
     configuration: Configuration,
     *,
     is_default: bool,
-    foreign: ForeignPlugins | None = None,
     note: Callable[[str], object] = lambda sentence: None,
 ) -> tuple[Explanation, ResolvedProfile]:
     """A pod explained, with the profile that decided. Raises TonnageError when there is no profile for it."""
@@ -82,7 +79,7 @@ def decided_on(
     claims = [each for each in state.objects if isinstance(each, PersistentVolumeClaim) and each.key in keys]
     for sentence in RoomRemarks(state.objects).about({each.class_name for each in claims if not each.spec.volume_name}):
         note(sentence)
-    found = explain_pod(pod, state.objects, profile, clock=state.clock, foreign=foreign, memory=state.memory, note=note)
+    found = explain_pod(pod, state.objects, profile, clock=state.clock, memory=state.memory, note=note)
     if is_default and not pod.spec.node_name:
         found.held_back = state.schedulers.nobody(pod.spec.scheduler_name) or found.held_back
     return found, profile
@@ -265,7 +262,6 @@ class DecisionSequence:
         configuration: Configuration,
         *,
         is_default: bool,
-        foreign: ForeignPlugins | None = None,
         note: Callable[[str], object] = lambda sentence: None,
     ) -> None:
         self._state = state
@@ -276,7 +272,6 @@ class DecisionSequence:
         self.replay = Replay(
             state.objects,
             configuration.profiles,
-            foreign=foreign,
             takes_any_pod=is_default,
             starts_at=state.clock.now(),
             memory=state.memory,

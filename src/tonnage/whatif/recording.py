@@ -9,7 +9,7 @@ A file whose last line is cut off comes from a scheduler that was killed or stil
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -25,7 +25,6 @@ from tonnage.printable import text
 from tonnage.scheduling.configuration.configuration import Configuration, default_configuration, parse
 from tonnage.scheduling.configuration.profile_plugins import KnownPlugin
 from tonnage.scheduling.engine.attempt import Placement
-from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.scheduling.recording.recording_engine import VERSION, Header, RecordedLine, instant, read_header, read_line
 from tonnage.scheduling.recording.repetition import (
     BrokenRecording,
@@ -159,9 +158,8 @@ class RepeatedRecording:
         }
 
 
-def configuration_of(recording: Recording, foreign: ForeignPlugins) -> Configuration:
+def configuration_of(recording: Recording, known: Sequence[KnownPlugin]) -> Configuration:
     """The recorded configuration. Raises UnreadableRecording if this version cannot load it."""
-    known = tuple(KnownPlugin.of(plugin) for plugin in foreign.values())
     try:
         gates = Gates.parse(recording.header.feature_gates)
         if not recording.header.configuration:
@@ -175,22 +173,22 @@ def configuration_of(recording: Recording, foreign: ForeignPlugins) -> Configura
 def answered(
     recording: Recording,
     others: dict[str, Configuration],
+    known_plugins: Sequence[KnownPlugin],
     *,
-    foreign: ForeignPlugins,
     is_stopped: Stopped,
     step: Callable[[float], object] = lambda amount: None,
 ) -> RepeatedRecording:
     """Repeat a recording, and judge it by other configurations. The answer is partial when stopped."""
     answer = RepeatedRecording(recording, Repeated())
-    configuration = configuration_of(recording, foreign)
-    answer.is_partial = _repeat(answer, configuration, foreign, is_stopped, None)
+    configuration = configuration_of(recording, known_plugins)
+    answer.is_partial = _repeat(answer, configuration, is_stopped, None)
     difference = answer.repeated.difference
     if difference is not None and difference.what == "attempt" and not answer.is_partial:
-        _repeat(answer, configuration, foreign, is_stopped, answer.repeated.decisions)  # again, to explain it
+        _repeat(answer, configuration, is_stopped, answer.repeated.decisions)  # again, to explain it
     step(1.0)
     for name, other in others.items():
         tally = answer.judged[name] = Tally(instant(recording.header.now_us))
-        answer.is_partial |= _judge(answer, tally, other, foreign, is_stopped)
+        answer.is_partial |= _judge(answer, tally, other, is_stopped)
         step(1.0)
     return answer
 
@@ -198,7 +196,6 @@ def answered(
 def _repeat(
     answer: RepeatedRecording,
     configuration: Configuration,
-    foreign: ForeignPlugins,
     is_stopped: Stopped,
     explained: int | None,
 ) -> bool:
@@ -207,7 +204,6 @@ def _repeat(
     repetition = Repetition(
         recording.header,
         configuration.profiles,
-        foreign=foreign,
         initial_backoff_s=float(configuration.pod_initial_backoff_seconds),
         max_backoff_s=float(configuration.pod_max_backoff_seconds),
         explained_decision=explained,
@@ -226,15 +222,13 @@ def _repeat(
     return False
 
 
-def _judge(
-    answer: RepeatedRecording, tally: Tally, configuration: Configuration, foreign: ForeignPlugins, is_stopped: Stopped
-) -> bool:
+def _judge(answer: RepeatedRecording, tally: Tally, configuration: Configuration, is_stopped: Stopped) -> bool:
     """Returns True if stopped before the end."""
     recording, objects = answer.recording, RecordedObjects()
     header = recording.header
     clock = RecordedClock(header.at, instant(header.now_us))
     implies = header.implies_namespaces
-    judge = Judge(configuration.profiles, clock=clock, seed=header.seed, foreign=foreign, implies_namespaces=implies)
+    judge = Judge(configuration.profiles, clock=clock, seed=header.seed, implies_namespaces=implies)
     engine = judge.engine
     placements: dict[str, Placement] = {}
     try:

@@ -27,7 +27,6 @@ from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.engine.attempt import Attempt, Placement
 from tonnage.scheduling.engine.engine import Engine
-from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
 from tonnage.scheduling.volumes.reservations.holds import Hold
 from tonnage.whatif.creation import ReplayObjects, renewed
@@ -65,7 +64,6 @@ class Replay:
         objects: Iterable[Object],
         profiles: Sequence[ResolvedProfile],
         *,
-        foreign: ForeignPlugins | None = None,
         takes_any_pod: bool = False,
         starts_at: datetime | None = None,
         memory: SchedulerMemory | None = None,
@@ -75,9 +73,7 @@ class Replay:
         self.objects = ReplayObjects(self.clock)
         self.objects.load(found)
         self.profiles = profiles
-        self._fresh_engine = partial(
-            engine_over, self.objects, profiles, clock=self.clock, foreign=foreign, takes_any_pod=takes_any_pod
-        )
+        self._fresh_engine = partial(engine_over, self.objects, profiles, clock=self.clock, takes_any_pod=takes_any_pod)
         self._start()
         if memory is not None:
             memory.laid_into(self.engine, found)

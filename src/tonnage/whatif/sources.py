@@ -28,7 +28,6 @@ from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.engine.attempt import EngineSettings
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.engine.event_handlers import READ_KINDS, ReadKind
-from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.whatif import manifests
 from tonnage.whatif.creation import Creation
 from tonnage.whatif.manifest_errors import Origin
@@ -325,7 +324,6 @@ def engine_over(
     *,
     clock: Clock,
     seed: int = 0,
-    foreign: ForeignPlugins | None = None,
     takes_any_pod: bool = True,
 ) -> Engine:
     """The live scheduler's engine as it is after its start: it knows the objects and nothing else.
@@ -333,6 +331,6 @@ def engine_over(
     Ties are broken by `seed`; with `takes_any_pod` the first profile places pods that ask for another scheduler.
     """
     settings = EngineSettings(takes_any_pod=takes_any_pod, implies_namespaces=True)
-    engine = Engine(profiles, clock=clock, rng=random.Random(seed), foreign=foreign, settings=settings)
+    engine = Engine(profiles, clock=clock, rng=random.Random(seed), settings=settings)
     engine.load(objects)
     return engine

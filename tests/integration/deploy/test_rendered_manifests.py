@@ -33,7 +33,7 @@ from rendered import (
 
 from tonnage import __version__
 from tonnage.gates import Gates
-from tonnage.scheduler.configuration_file import foreign_plugins, load_configuration
+from tonnage.scheduler.configuration_file import load_configuration
 
 SAME = ("second-scheduler", "only-scheduler", "pools", "pools-command")
 """Choices that both tools know by one name."""
@@ -193,7 +193,7 @@ def test_the_scheduler_reads_the_configuration_that_is_rendered(values: str, tmp
         if each["kind"] == "ConfigMap" and "scheduler.yaml" in each["data"]:
             file = tmp_path / "scheduler.yaml"
             file.write_text(each["data"]["scheduler.yaml"])
-            load_configuration(file, Gates.parse(""), foreign_plugins())
+            load_configuration(file, Gates.parse(""))
 
 
 @needs_helm

@@ -83,14 +83,13 @@ async def test_a_pod_that_ends_while_it_is_held(
 
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
     assert cluster.post(f"{CORE}/pods", pod("web", volumes=volumes)).code == 201
-    clock, foreign = SystemClock(), {HoldsClaims.name: HoldsClaims}
+    clock = SystemClock()
     configuration = parse(CONFIGURATION, source="a test", known_plugins=[KnownPlugin.of(HoldsClaims)])
     async with (
         Client.connect(kubeconfig.load(cluster.kubeconfig), clock=clock) as client,
         SchedulerProgram(
             Runtime(client, clock=clock, rng=random.Random(1)),
             configuration,
-            foreign=foreign,
         ) as program,
     ):
         running = asyncio.create_task(program.run())

@@ -34,7 +34,7 @@ DECISIONS = 40
 def told_by_fresh_profile(story: ChangingCluster, asked: Pod) -> dict[str, Any]:
     engine, info = story.engine, PodInfo(asked)
     profile = next(each for each in story.profiles if each.scheduler_name == asked.spec.scheduler_name)
-    assembled = assemble(profile, story.lots, None)
+    assembled = assemble(profile, story.lots)
     nominator = engine.queue.nominator
     expected, passed_over = tuple(nominator.ahead_of(info)), nominator.failed_nodes.passed_over(asked)
     decision = assembled.decider.decide(engine.cluster, info, expected, passed_over=passed_over, diagnose=True)

@@ -163,7 +163,7 @@ class Story:
 
     def decide_twice(self, pod: PodInfo) -> Decision:
         lots = self.lots.getstate()
-        fresh = assemble(self.profile, self.lots, None).decider.decide(self.cluster, pod, diagnose=True)
+        fresh = assemble(self.profile, self.lots).decider.decide(self.cluster, pod, diagnose=True)
         self.lots.setstate(lots)
         # Asked for a diagnosis, a decision goes another way: both ways are to be seen.
         told = self.engine.profiles[self.profile.scheduler_name].decider.decide(self.cluster, pod, diagnose=True)

@@ -313,7 +313,7 @@ def test_the_configuration_in_force_is_written_and_reads_as_the_same(run, tmp_pa
     configuration, flags = run("--config", str(path))
     assert configuration.leader_election.lease_duration_s == 20.0
     assert configuration.request_limits.qps == 7.0
-    before = load_configuration(None, flags["gates"], {})
+    before = load_configuration(None, flags["gates"])
     assert configuration.profiles[0].points == before.profiles[0].points
     assert configuration.profiles[0].args == before.profiles[0].args
 

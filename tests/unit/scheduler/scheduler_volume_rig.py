@@ -92,16 +92,15 @@ class SchedulerRig:
         self.unseen: dict[str, Pod] = {}
         self.refuse_read: list[TonnageError] = []
         self._version = 1_000_000  # newer than anything the builders made
-        foreign = {each.name: each for each in plugins}
         configuration = parse(
             _CONFIGURATION.format(
                 timeout_s=timeout_s,
                 reservation=reservation,
                 points=f", {points}" if points else "",
-                plugins=", ".join(f"{{name: {name}}}" for name in foreign),
+                plugins=", ".join(f"{{name: {each.name}}}" for each in plugins),
             ),
             source="test",
-            known_plugins=map(KnownPlugin.of, foreign.values()),
+            known_plugins=map(KnownPlugin.of, plugins),
             gates=Gates().with_(NominatedNodeNameForExpectation=is_shown),
         )
         (self.resolved,) = configuration.profiles
@@ -113,7 +112,6 @@ class SchedulerRig:
             configuration.profiles,
             clock=self.clock,
             rng=random.Random(1),
-            foreign=foreign,
             settings=settings,
             hooks=EngineHooks(
                 on_change=self._changed,

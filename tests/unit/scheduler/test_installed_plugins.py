@@ -8,9 +8,8 @@ import sys
 import pytest
 
 from tonnage.errors import TonnageError
-from tonnage.scheduler.configuration_file import foreign_plugins
+from tonnage.scheduler.configuration_file import installed_plugins
 from tonnage.scheduling.configuration.configuration import parse
-from tonnage.scheduling.configuration.profile_plugins import KnownPlugin
 from tonnage.scheduling.engine.profiles import assemble
 from tonnage.testing.builders import cluster_of, info, node
 
@@ -56,10 +55,9 @@ def package(tmp_path, monkeypatch):
 
 def test_a_plugin_of_another_package_takes_part_with_its_arguments(package):
     package("NotOn = unloved_nodes:NotOn")
-    foreign = foreign_plugins()
-    known = [KnownPlugin.of(each) for each in foreign.values()]
+    known = installed_plugins()
     configuration = parse(CONFIGURATION, source="test", known_plugins=known)
-    profile = assemble(configuration.profiles[0], random.Random(1), foreign)
+    profile = assemble(configuration.profiles[0], random.Random(1))
     decision = profile.decider.decide(cluster_of(node("b")), info("web"))
     assert decision.diagnosis.message() == "0/1 nodes are available: 1 node(s) were unloved."
     assert profile.decider.decide(cluster_of(node("a"), node("b")), info("web")).node == "a"
@@ -68,7 +66,7 @@ def test_a_plugin_of_another_package_takes_part_with_its_arguments(package):
 def test_an_entry_point_that_is_no_plugin_is_a_clear_error(package):
     package("Another = unloved_nodes:NotOn")
     with pytest.raises(TonnageError) as refused:
-        foreign_plugins()
+        installed_plugins()
     assert refused.value.message == (
         "the entry point Another = unloved_nodes:NotOn of group tonnage.plugins is not a plugin of that name"
     )

@@ -36,7 +36,7 @@ def recording(tmp_path: Path) -> Path:
 
 def asked(path: Path, **others: str):
     configurations = {name: parse(text, source=name, gates=Gates()) for name, text in others.items()}
-    return answered(open_recording(path), configurations, foreign={}, is_stopped=lambda: False)
+    return answered(open_recording(path), configurations, (), is_stopped=lambda: False)
 
 
 def test_it_is_repeated_equally(recording: Path) -> None:
@@ -106,7 +106,7 @@ def test_a_recording_that_is_cut_off_is_repeated_up_to_there(recording: Path) ->
 
 def test_ctrl_c_ends_it_with_what_is_known(recording: Path) -> None:
     presses = iter([False] * 12 + [True] * 100)
-    found = answered(open_recording(recording), {}, foreign={}, is_stopped=lambda: next(presses))
+    found = answered(open_recording(recording), {}, (), is_stopped=lambda: next(presses))
     assert found.is_partial and 0 < found.repeated.decisions < 3
 
 

@@ -114,7 +114,7 @@ def test_a_refusal_at_reserve_is_reported_and_leaves_nothing_behind():
         "  pluginConfig:", "  plugins: {reserve: {enabled: [{name: Refuses}]}}\n  pluginConfig:"
     ).replace("Ledger", "Object")
     configuration = parse(text, source="c", known_plugins=(KnownPlugin.of(Refuses),))
-    run = Replay(one_node("late", "y"), configuration.profiles, foreign={"Refuses": Refuses})
+    run = Replay(one_node("late", "y"), configuration.profiles)
     answer = run.schedule("default/late")
     assert (answer.node, answer.schedulable) == ("", False)
     assert answer.message == 'fits on 1 of 1 nodes; Reserve plugin "Refuses" refused a: nothing left'

@@ -20,10 +20,9 @@ from typing import Final, TypeVar
 from tonnage.errors import TonnageError
 from tonnage.gates import Gates
 from tonnage.objects.meta import Key
-from tonnage.scheduler.configuration_file import foreign_plugins, load_configuration
+from tonnage.scheduler.configuration_file import load_configuration
 from tonnage.scheduling.configuration.configuration import Configuration
 from tonnage.scheduling.decision.explain import Explanation
-from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.whatif.creation import Creation
 from tonnage.whatif.explain import DecisionSequence, decided_on, find_pod, score_weights
 from tonnage.whatif.sources import ClusterState, OutOfTime
@@ -94,21 +93,15 @@ class Asking:
         self._may_go_on.set()
 
     @cached_property
-    def foreign(self) -> ForeignPlugins:
-        return foreign_plugins()
-
-    @cached_property
     def configuration(self) -> Configuration:
-        return load_configuration(self._config_file, self.gates, self.foreign)
+        return load_configuration(self._config_file, self.gates)
 
     def creation(self) -> Creation:
         """A new Creation, which creates objects as the API server would; use one per question."""
         return Creation(self.gates)
 
     def sequence(self, state: ClusterState, note: Callable[[str], object]) -> DecisionSequence:
-        return DecisionSequence(
-            state, self.configuration, is_default=self.takes_any_pod, foreign=self.foreign, note=note
-        )
+        return DecisionSequence(state, self.configuration, is_default=self.takes_any_pod, note=note)
 
     def explained(
         self, state: ClusterState, pod: Key, note: Callable[[str], object]
@@ -119,7 +112,6 @@ class Asking:
             state,
             self.configuration,
             is_default=self.takes_any_pod,
-            foreign=self.foreign,
             note=note,
         )
         return explanation, score_weights(profile)

@@ -157,7 +157,6 @@ def drained(
     scene = Scene(
         state,
         asking.configuration.profiles,
-        foreign=asking.foreign,
         takes_any_pod=asking.takes_any_pod,
         updates_attach_limits=asking.gates.MutableCSINodeAllocatableCount,
         is_stopped=limit.check,
@@ -195,7 +194,6 @@ def fits(
         made = PlayedCluster(
             state,
             asking.configuration.profiles,
-            foreign=asking.foreign,
             takes_any_pod=asking.takes_any_pod,
             luck=luck,
             is_stopped=limit.check,

@@ -23,9 +23,9 @@ from tonnage.dashboard.wire import Collections
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod, PodCondition
 from tonnage.objects.meta import Key, Object
+from tonnage.scheduler.configuration_file import installed_plugins
 from tonnage.scheduler.debug_pages import DebugPages
 from tonnage.scheduling.configuration.configuration import Configuration, parse
-from tonnage.scheduling.configuration.profile_plugins import KnownPlugin
 from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.volumes.explain.account_entries import NodeAccount
@@ -174,9 +174,8 @@ def played(given: GivenFiles, asking: Asking, limit: QuestionLimit, *, seed: int
 def _configuration(given: GivenFiles, asking: Asking) -> Configuration:
     if given.config is None:
         return asking.configuration
-    known = tuple(KnownPlugin.of(plugin) for plugin in asking.foreign.values())
     text = given.config.data.decode(errors="replace")
-    return parse(text, source=str(given.config), known_plugins=known, gates=asking.gates)
+    return parse(text, source=str(given.config), known_plugins=installed_plugins(), gates=asking.gates)
 
 
 def _replay(given: GivenFiles, asking: Asking, configuration: Configuration, film: Film, notes: list[str]) -> None:
@@ -187,7 +186,7 @@ def _replay(given: GivenFiles, asking: Asking, configuration: Configuration, fil
     steps = steps_of(given.steps, creation, warnings)
     notes += [*state.warnings, *state.notes, *warnings]
     takes_any_pod = asking.takes_any_pod if given.config is None else False
-    run = Replay(state.objects, configuration.profiles, foreign=asking.foreign, takes_any_pod=takes_any_pod)
+    run = Replay(state.objects, configuration.profiles, takes_any_pod=takes_any_pod)
     words = captions(given.steps, len(steps))
     waits: dict[str, str] = {}
     film.shoot(run.objects, run.engine, run.clock.now(), title=BEGIN, caption="", answer=None)
@@ -281,7 +280,6 @@ def _simulate(
         state,
         scenario,
         asking.creation,
-        foreign=asking.foreign,
         updates_attach_limits=asking.gates.MutableCSINodeAllocatableCount,
         is_stopped=limit.check,
         on_sample=shots.take,

@@ -29,6 +29,7 @@ from tonnage.scheduling.configuration.profile_plugins import (
     merged,
 )
 from tonnage.scheduling.configuration.strict_decoding import Problem, Problems, Section, broken_rules, read
+from tonnage.scheduling.framework import Plugin
 
 A = TypeVar("A", bound=PluginArgs)
 
@@ -57,7 +58,7 @@ class ResolvedProfile(Record):
 
     `points`: all plugins by extension point, in order, with their score weights. `left_out`: the plugins that Tonnage
     lacks, with the reasons. `args`: by plugin, typed for the plugins that run, raw for foreign ones. `gates`: the
-    feature gates in force.
+    feature gates in force. `foreign`: the classes of plugins of other packages.
     """
 
     scheduler_name: str
@@ -65,6 +66,7 @@ class ResolvedProfile(Record):
     args: Mapping[str, Any]
     left_out: Mapping[str, str] = {}
     gates: Gates = Gates()
+    foreign: Mapping[str, type[Plugin]] = {}
 
     def plugins_at(self, point: str) -> tuple[PluginWeight, ...]:
         """The plugins that can run at a point, in order."""
@@ -190,6 +192,7 @@ def resolved(
             if catalogue[each].absent_because
         },
         gates=gates,
+        foreign={each.name: each.plugin for each in catalogue.values() if each.plugin is not None},
     )
 
 

@@ -17,7 +17,7 @@ are listed too, with the reason: configurations name them, and the default set c
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, Self
 
@@ -71,11 +71,14 @@ class KnownPlugin:
     name: str
     points: frozenset[ExtensionPoint]
     absent_because: str = ""
+    plugin: type[framework.Plugin] | None = field(default=None, compare=False)
+    """The class of a plugin of another package."""
 
     @classmethod
     def of(cls, plugin: type[framework.Plugin]) -> Self:
         """The entry for a plugin class: its name, and the points whose classes it extends."""
-        return cls(plugin.name, frozenset(point for point, base in _CLASSES.items() if issubclass(plugin, base)))
+        points = frozenset(point for point, base in _CLASSES.items() if issubclass(plugin, base))
+        return cls(plugin.name, points, plugin=plugin)
 
 
 _NO_DEVICES = "Tonnage does not allocate devices; a pod with resource claims is refused, never placed as if it had none"

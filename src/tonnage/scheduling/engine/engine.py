@@ -51,7 +51,7 @@ from tonnage.scheduling.engine.held_room import EngineNominations, HeldCapacity
 from tonnage.scheduling.engine.profiles import Assembled, assemble
 from tonnage.scheduling.engine.waking_rules import EngineWaking
 from tonnage.scheduling.framework import Code, EventToRecord, PostFilterPlugin, Status
-from tonnage.scheduling.plugins.registry import INDEXES, ForeignPlugins, add_indexes
+from tonnage.scheduling.plugins.registry import INDEXES, add_indexes
 from tonnage.scheduling.plugins.volume_binding import VolumeBinding
 from tonnage.scheduling.preemption.preemption import DefaultPreemption
 from tonnage.scheduling.preemption.ranked_residents import DisruptionBudgets
@@ -74,7 +74,6 @@ class Engine:
         *,
         clock: Clock,
         rng: random.Random,
-        foreign: ForeignPlugins | None = None,
         settings: EngineSettings | None = None,
         hooks: EngineHooks | None = None,
     ) -> None:
@@ -86,7 +85,7 @@ class Engine:
         resolved = tuple(profiles)
         is_shown = resolved[0].gates.NominatedNodeNameForExpectation
         self.profiles: Mapping[str, Assembled] = {
-            resolved_profile.scheduler_name: assemble(resolved_profile, rng, foreign) for resolved_profile in resolved
+            resolved_profile.scheduler_name: assemble(resolved_profile, rng) for resolved_profile in resolved
         }
         self._first_profile = next(iter(self.profiles.values()))
         # Budgets are ordinary objects; `open` creates all other indexes from the objects known by then.

@@ -36,7 +36,7 @@ from tonnage.scheduling.framework import (
 )
 from tonnage.scheduling.plugins.node_resources import NodePorts, NodeResourcesFit
 from tonnage.scheduling.plugins.pod_and_node import OutOfScope, PrioritySort
-from tonnage.scheduling.plugins.registry import FACTORIES, ForeignPlugins
+from tonnage.scheduling.plugins.registry import FACTORIES
 from tonnage.scheduling.plugins.volume_binding import VolumeBinding
 from tonnage.scheduling.queue.queued_pod import SortKey, by_priority
 from tonnage.scheduling.queue.unschedulable_pods import QueueingRules
@@ -112,8 +112,8 @@ class _Handle(NamedTuple):
     rng: random.Random
 
 
-def assemble(profile: ResolvedProfile, rng: random.Random, foreign: ForeignPlugins | None = None) -> Assembled:
-    """Create the plugins of a profile. `foreign`: plugins of other packages."""
+def assemble(profile: ResolvedProfile, rng: random.Random) -> Assembled:
+    """Create the plugins of a profile."""
     made: dict[str, Plugin] = {}
     left_out: dict[str, str] = dict(profile.left_out)
 
@@ -122,8 +122,8 @@ def assemble(profile: ResolvedProfile, rng: random.Random, foreign: ForeignPlugi
             return made.get(name)
         if name in FACTORIES:
             made[name] = FACTORIES[name](profile)
-        elif foreign and name in foreign:
-            made[name] = foreign[name](profile.args.get(name))  # type: ignore[call-arg]  # their constructors take args
+        elif name in profile.foreign:
+            made[name] = profile.foreign[name](profile.args.get(name))  # type: ignore[call-arg]  # they take args
         else:
             left_out[name] = NOT_OFFERED
         return made.get(name)

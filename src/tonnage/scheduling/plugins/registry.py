@@ -59,7 +59,6 @@ from tonnage.scheduling.volumes.static_volumes import StaticVolumes
 from tonnage.scheduling.volumes.volume_reach import VolumePlaces
 
 Factory = Callable[[ResolvedProfile], Plugin]
-ForeignPlugins = Mapping[str, type[Plugin]]
 """Plugin classes of other packages, by name."""
 
 

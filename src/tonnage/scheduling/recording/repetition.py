@@ -24,7 +24,6 @@ from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.engine.attempt import Attempt, EngineSettings, Placement
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.framework import PostFilterPlugin
-from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.scheduling.plugins.volume_binding import assumed_in
 from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
 from tonnage.scheduling.queue.queues import INITIAL_BACKOFF_S, MAX_BACKOFF_S
@@ -113,7 +112,6 @@ class Repetition:
         header: Header,
         profiles: Iterable[ResolvedProfile],
         *,
-        foreign: ForeignPlugins | None = None,
         initial_backoff_s: float = INITIAL_BACKOFF_S,
         max_backoff_s: float = MAX_BACKOFF_S,
         explained_decision: int | None = None,
@@ -125,7 +123,6 @@ class Repetition:
             profiles,
             clock=self.clock,
             rng=random.Random(header.seed),
-            foreign=foreign,
             settings=EngineSettings(
                 initial_backoff_s=initial_backoff_s,
                 max_backoff_s=max_backoff_s,

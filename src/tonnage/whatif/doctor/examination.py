@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from tonnage.printable import assembled, text
 from tonnage.scheduling.configuration.configuration import Configuration
-from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.whatif.doctor.capacity_checks import DriverFigures, Provisioning, capacity_findings, figures_of
 from tonnage.whatif.doctor.class_checks import class_findings, leftover_findings, pending_findings
 from tonnage.whatif.doctor.driver_checks import attach_findings, driver_findings
@@ -86,7 +85,6 @@ def examine(
     state: ClusterState,
     configuration: Configuration,
     *,
-    foreign: ForeignPlugins | None = None,
     step: Callable[[float], object] = lambda amount: None,
 ) -> Examination:
     """Run every check. `configuration` is Tonnage's. Decisions about pods come last because they take longest
@@ -105,7 +103,7 @@ def examine(
     ]
     is_partial, disks = False, []
     if facts.nodes:
-        sequence = DecisionSequence(state, configuration, is_default=True, foreign=foreign)
+        sequence = DecisionSequence(state, configuration, is_default=True)
         disks = disks_of_objects(state.objects, sequence.replay.engine.held)
         question, comparison = PendingQuestion(state, sequence), SwitchComparison()
         drivers = [name for name, each in figures.items() if each.provisioning is Provisioning.THIN]
@@ -113,8 +111,8 @@ def examine(
         try:
             question.decide(step)
             if waiting := question.answer().pods:
-                compare_waiting(state, waiting, configuration.profiles, comparison, step, foreign, thin)
-            compare_running(facts, configuration.profiles, comparison, step, foreign)
+                compare_waiting(state, waiting, configuration.profiles, comparison, step, thin)
+            compare_running(facts, configuration.profiles, comparison, step)
             question.try_changes()
         except KeyboardInterrupt:
             is_partial = True

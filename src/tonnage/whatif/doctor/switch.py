@@ -35,7 +35,6 @@ from tonnage.scheduling.configuration.plugin_args import LegacyPools, PoolFit, R
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.decision.diagnosis import NOBODY
 from tonnage.scheduling.engine.engine import Engine
-from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.scheduling.volumes.volume_fit import NOT_ENOUGH_SPACE
 from tonnage.whatif.doctor.capacity_checks import SOURCES_OF_POOLS, DriverFigures, Provisioning
 from tonnage.whatif.doctor.facts import CATALOGUE, WEAKER, Facts, Finding
@@ -242,13 +241,12 @@ def compare_waiting(
     ours: Sequence[ResolvedProfile],
     found: SwitchComparison,
     step: Step,
-    foreign: ForeignPlugins | None = None,
     thin: frozenset[str] = frozenset(),
 ) -> None:
     """Compare Tonnage's decisions about waiting pods with kube-scheduler's, in the same order. Our rules judge whether
     drivers accept kube-scheduler's placements, one after the other; classes of `thin` drivers never lack room."""
     theirs = DecisionSequence(dataclasses.replace(state, memory=None), their_rules(), is_default=True)
-    judge = _judge(state.objects, ours, state.clock.now(), foreign)
+    judge = _judge(state.objects, ours, state.clock.now())
     for each in decided:
         if each.cause.kind not in _NOT_TRIED:
             found.waiting += 1
@@ -280,10 +278,8 @@ def _refused_there(judge: Judge, pod: Pod, node: str) -> str:
     return verdict.why if verdict.by_storage and NOT_ENOUGH_SPACE in verdict.why else ""
 
 
-def _judge(
-    objects: Iterable[Object], profiles: Sequence[ResolvedProfile], now: datetime, foreign: ForeignPlugins | None
-) -> Judge:
-    judge = Judge(profiles, clock=VirtualClock(now), seed=SEED, foreign=foreign, implies_namespaces=True)
+def _judge(objects: Iterable[Object], profiles: Sequence[ResolvedProfile], now: datetime) -> Judge:
+    judge = Judge(profiles, clock=VirtualClock(now), seed=SEED, implies_namespaces=True)
     judge.engine.load(objects)
     return judge
 
@@ -310,17 +306,16 @@ def compare_running(
     ours: Sequence[ResolvedProfile],
     found: SwitchComparison,
     step: Step,
-    foreign: ForeignPlugins | None = None,
 ) -> None:
     """Would running pods be admitted again? kube-scheduler's rules judge only pods that Tonnage would not admit."""
     running = pods_with_claims(facts)
     if not running:
         return
-    our_rules, others = _judge(facts.objects, ours, facts.now, foreign).engine, None
+    our_rules, others = _judge(facts.objects, ours, facts.now).engine, None
     for pod in running:
         stays, fits, why = _admits(our_rules, pod)
         if not stays:
-            others = others or _judge(facts.objects, their_rules().profiles, facts.now, None).engine
+            others = others or _judge(facts.objects, their_rules().profiles, facts.now).engine
             stays_there, _, _ = _admits(others, pod)
             if stays_there and fits:
                 found.moves.append(pod.key)

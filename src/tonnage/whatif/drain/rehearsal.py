@@ -19,7 +19,6 @@ from tonnage.objects.core_v1 import Pod
 from tonnage.objects.small_groups import PodDisruptionBudget
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.engine.attempt import Attempt
-from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.whatif.drain.outcome import (
     DELETED,
     PREEMPTED,
@@ -91,7 +90,6 @@ class Scene:
 
     state: ClusterState
     profiles: Sequence[ResolvedProfile]
-    foreign: ForeignPlugins | None = None
     takes_any_pod: bool = True
     updates_attach_limits: bool = True
     """Whether CSINodes follow their drivers (KEP-4876)."""
@@ -112,7 +110,6 @@ class Rehearsal:
             as_in_a_cluster(scene.state.objects),
             scene.profiles,
             self._lineages,
-            foreign=scene.foreign,
             settings=WorldSettings(
                 seed=scene.seed,
                 takes_any_pod=scene.takes_any_pod,

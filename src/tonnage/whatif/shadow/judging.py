@@ -30,7 +30,6 @@ from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
 from tonnage.scheduling.engine.attempt import EngineSettings, Placement
 from tonnage.scheduling.engine.engine import Engine
-from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.whatif.page import FittedTable, TextPage, count_text
 
 STORAGE_PLUGINS: Final = frozenset({"NodeVolumeLimits", "VolumeBinding", "VolumeRestrictions", "VolumeZone"})
@@ -140,14 +139,12 @@ class Judge:
         *,
         clock: Clock,
         seed: int = 0,
-        foreign: ForeignPlugins | None = None,
         implies_namespaces: bool = False,
     ) -> None:
         self.engine = Engine(
             profiles,
             clock=clock,
             rng=random.Random(seed),
-            foreign=foreign,
             settings=EngineSettings(takes_any_pod=True, implies_namespaces=implies_namespaces),
         )
 

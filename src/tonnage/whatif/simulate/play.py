@@ -20,7 +20,6 @@ from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod, Replicatio
 from tonnage.objects.document import copy
 from tonnage.objects.meta import Key, Object
 from tonnage.scheduling.configuration.profile import ResolvedProfile
-from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.whatif.creation import Creation
 from tonnage.whatif.expansion import Replica, WorkloadExpander
 from tonnage.whatif.manifest_errors import Origin
@@ -72,7 +71,6 @@ class Player:
     scenario: Scenario
     make_creation: Callable[[], Creation]
     _: KW_ONLY
-    foreign: ForeignPlugins | None = None
     namespace: str = "default"
     updates_attach_limits: bool = True
     is_stopped: Callable[[], bool] = lambda: False
@@ -157,7 +155,6 @@ class Play:
             state.objects,
             run.profiles,
             self.measures,
-            foreign=player.foreign,
             settings=WorldSettings(
                 seed=run.seed,
                 storage=self._scenario.storage,

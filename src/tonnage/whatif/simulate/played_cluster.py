@@ -27,7 +27,6 @@ from tonnage.scheduling.configuration.configuration import Configuration
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.engine.attempt import Attempt
-from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.scheduling.volumes.packing.pool_fits import SearchBudget, fits_one
 from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy, PoolReach, SharedPools, pieces_of, placed_by
 from tonnage.scheduling.volumes.packing.shared_pools import shared_places
@@ -219,13 +218,12 @@ class PlayedCluster:
         state: ClusterState,
         profiles: Sequence[ResolvedProfile],
         *,
-        foreign: ForeignPlugins | None = None,
         takes_any_pod: bool = True,
         luck: DriverLuck = DriverLuck.WORST,
         explains: bool = False,
         is_stopped: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._profiles, self._foreign, self._takes_any_pod = profiles, foreign, takes_any_pod
+        self._profiles, self._takes_any_pod = profiles, takes_any_pod
         self.courses = PodCourses()
         self.choices = PoolChoices(luck)
         self._nobody = state.schedulers.nobody if takes_any_pod else lambda scheduler: ""
@@ -236,7 +234,6 @@ class PlayedCluster:
             [each for each in state.objects if not (isinstance(each, Pod) and self._is_left_alone(each))],
             profiles,
             self.courses,
-            foreign=foreign,
             settings=WorldSettings(takes_any_pod=takes_any_pod, explains=EVERY_ATTEMPT if explains else ()),
             workloads=state.workloads,
             is_stopped=is_stopped,
@@ -283,7 +280,6 @@ class PlayedCluster:
         made = Replay(
             self.world.objects,
             self._profiles,
-            foreign=self._foreign,
             takes_any_pod=self._takes_any_pod,
             starts_at=self.world.clock.now(),
         )
@@ -375,16 +371,13 @@ class PlayedWorkloads:
         configuration: Configuration,
         *,
         is_default: bool,
-        foreign: ForeignPlugins | None = None,
         note: Callable[[str], object] = lambda sentence: None,
     ) -> None:
         self._memory = state.memory
         self._note = note
         self._names = {profile.scheduler_name for profile in configuration.profiles}
         """Scheduler names that need no note."""
-        self._cluster = PlayedCluster(
-            state, configuration.profiles, foreign=foreign, takes_any_pod=is_default, explains=True
-        )
+        self._cluster = PlayedCluster(state, configuration.profiles, takes_any_pod=is_default, explains=True)
         for sentence in state.memory.differences(self._cluster.world.engine) if state.memory is not None else ():
             note(sentence)
 

@@ -20,7 +20,6 @@ from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.configuration.plugin_args import Reservation
 from tonnage.scheduling.configuration.profile import ResolvedProfile
-from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.scheduling.volumes.reservations.holds import Hold
 from tonnage.whatif.scheduler_memory import SchedulerMemory
 from tonnage.whatif.simulate.controllers import Controllers, VolumeBinder
@@ -50,7 +49,6 @@ class World(WorldState):
         profiles: Sequence[ResolvedProfile],
         watcher: Watcher,
         *,
-        foreign: ForeignPlugins | None = None,
         settings: WorldSettings | None = None,
         workloads: Iterable[Object] = (),
         is_stopped: Callable[[], bool] = lambda: False,
@@ -61,9 +59,7 @@ class World(WorldState):
         super().__init__(found, settings or WorldSettings(), watcher, workloads, starts_at)
         self.is_stopped = is_stopped
         seed, any_pod = self.settings.seed, self.settings.takes_any_pod
-        self.engine = engine_over(
-            self.objects, profiles, clock=self.clock, seed=seed, foreign=foreign, takes_any_pod=any_pod
-        )
+        self.engine = engine_over(self.objects, profiles, clock=self.clock, seed=seed, takes_any_pod=any_pod)
         self.storage = StorageModel(self, random.Random(f"storage {seed}"))
         self.rebuilds = Rebuilds(self.storage)
         self.controllers = Controllers(self, random.Random(f"successors {seed}"), RejectedPods(self.clock))

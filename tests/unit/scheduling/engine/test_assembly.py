@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tonnage.scheduling.configuration.configuration import default_configuration, parse
-from tonnage.scheduling.configuration.profile_plugins import ExtensionPoint, KnownPlugin
+from tonnage.scheduling.configuration.profile_plugins import KnownPlugin
 from tonnage.scheduling.engine.profiles import Assembled, assemble
 from tonnage.scheduling.framework import Cycle, FilterPlugin, Judgement, Plugin
 from tonnage.testing.builders import cluster_of, info, node
@@ -137,8 +137,8 @@ class Picky(FilterPlugin):
 
 def test_somebody_elses_plugin_is_made_from_its_raw_arguments():
     profile = "{plugins: {filter: {enabled: [{name: Picky}]}}, pluginConfig: [{name: Picky, args: {level: 3}}]}"
-    known = KnownPlugin("Picky", frozenset({ExtensionPoint.FILTER}))
+    known = KnownPlugin.of(Picky)
     configuration = parse(f"{HEAD}profiles:\n- {profile}\n", source="a test", known_plugins=[known])
-    made = assemble(configuration.profiles[0], random.Random(1), {"Picky": Picky})
+    made = assemble(configuration.profiles[0], random.Random(1))
     picky = made.pipeline.filter[-1]
     assert isinstance(picky, Picky) and picky.args == {"level": 3}

@@ -33,10 +33,10 @@ profiles:
 def engine_with(
     *objects: Object, plugins: tuple[type[Plugin], ...] = (), reservation: str = "Object", **options: Any
 ) -> Engine:
-    foreign = {each.name: each for each in plugins}
-    text = CONFIGURATION.format(plugins=", ".join(f"{{name: {name}}}" for name in foreign), reservation=reservation)
+    listed = ", ".join(f"{{name: {each.name}}}" for each in plugins)
+    text = CONFIGURATION.format(plugins=listed, reservation=reservation)
     configuration = parse(text, source="test", known_plugins=map(KnownPlugin.of, plugins))
-    engine = Engine(configuration.profiles, clock=VirtualClock(), rng=random.Random(1), foreign=foreign, **options)
+    engine = Engine(configuration.profiles, clock=VirtualClock(), rng=random.Random(1), **options)
     engine.load(objects)
     return engine
 

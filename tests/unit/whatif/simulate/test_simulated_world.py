@@ -208,7 +208,7 @@ def test_a_binding_that_writes_to_what_it_waited_for_goes_on():
     pools = capacity("fast", "a", "100Gi", pools=["100Gi"])
     objects = typed((*CLUSTER, pools, claim("data", "60Gi"), pod_with("db", "data")))
     settings = WorldSettings(takes_any_pod=True)
-    seen.world = world = World(objects, profiles, seen, foreign={"MarkedAndSeen": MarkedAndSeen}, settings=settings)
+    seen.world = world = World(objects, profiles, seen, settings=settings)
     world.run_until(60.0)
     assert seen.came_back == []
     assert list(seen.ran) == ["default/db"]
