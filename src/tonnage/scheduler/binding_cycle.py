@@ -28,7 +28,7 @@ from tonnage.scheduler.context import SchedulerContext
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.engine.attempt import Placement, PodIsOver, run_bind, run_pre_bind
 from tonnage.scheduling.framework import Code, PreBindPlugin, Status
-from tonnage.scheduling.queue.queued_pod import is_over
+from tonnage.scheduling.queue.waiting_pods import is_over
 
 T = TypeVar("T", bound=Object)
 

@@ -17,7 +17,7 @@ from tonnage.scheduler.metrics import SchedulerMetrics
 from tonnage.scheduler.pod_traces import PodTraces
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.engine.engine import Engine
-from tonnage.scheduling.queue.queued_pod import is_over
+from tonnage.scheduling.queue.waiting_pods import is_over
 
 
 @dataclass(frozen=True, slots=True)

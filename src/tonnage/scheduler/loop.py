@@ -28,7 +28,7 @@ from tonnage.scheduler.pod_status import PodStatusWriter
 from tonnage.scheduler.preemption_executor import PreemptionExecutor
 from tonnage.scheduling.engine.attempt import OVER, Attempt, AttemptStage, Placement, pre_bind_pre_flight
 from tonnage.scheduling.framework import Code, PreBindPlugin, Status
-from tonnage.scheduling.queue.queued_pod import QueuedPod
+from tonnage.scheduling.queue.waiting_pods import QueuedPod
 
 TICK_EVERY_S: Final = 1.0
 _BREATHE_EVERY = 8

@@ -14,7 +14,7 @@ from tonnage.clock import Clock
 from tonnage.metrics import show_families
 from tonnage.scheduling.engine.profiles import Assembled
 from tonnage.scheduling.framework import Code, Plugin, PluginCounter, PluginTimes, Status
-from tonnage.scheduling.queue.queued_pod import QueuedPod
+from tonnage.scheduling.queue.waiting_pods import QueuedPod
 
 _log = logs.logger("tonnage.scheduler")
 

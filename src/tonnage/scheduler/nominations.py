@@ -32,7 +32,7 @@ from tonnage.errors import ApiError, Conflict, NotFound, Timeout, TonnageError, 
 from tonnage.objects.core_v1 import Pod
 from tonnage.scheduler.bindings_under_way import BindingSlots
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.queue.queued_pod import is_over, uid_of
+from tonnage.scheduling.queue.waiting_pods import is_over, uid_of
 
 TRIES: Final = 6
 """Attempts before the binding goes on without the nomination: eight seconds with the pauses below."""

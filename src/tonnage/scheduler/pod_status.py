@@ -26,7 +26,7 @@ from tonnage.errors import Conflict, NotFound, TonnageError
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Key
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.queue.queued_pod import uid_of
+from tonnage.scheduling.queue.waiting_pods import uid_of
 
 MAX_PENDING: Final = 10_000
 """The most conditions that wait to be written: about 10 MB."""

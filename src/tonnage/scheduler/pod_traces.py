@@ -20,7 +20,7 @@ from tonnage.clock import Clock
 from tonnage.scheduling.decision.diagnosis import NARROWED, Diagnosis
 from tonnage.scheduling.engine.attempt import Attempt, Placement
 from tonnage.scheduling.framework import Code, Status
-from tonnage.scheduling.queue.queued_pod import QueuedPod
+from tonnage.scheduling.queue.waiting_pods import QueuedPod
 
 Attribute = str | int | float | bool
 Attributes = Mapping[str, Attribute]

@@ -28,7 +28,7 @@ from tonnage.scheduler.nominations import Nominations
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.framework import SUCCESS, PostFilterPlugin, PostFilterResult
 from tonnage.scheduling.preemption.preemption import DISRUPTION_TARGET, PREEMPTED
-from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
+from tonnage.scheduling.queue.waiting_pods import QueuedPod, uid_of
 
 SEEN_WITHIN_S: Final = 30.0
 """How long to wait until the informer shows deleted victims: longer than a watch takes to reopen."""

@@ -33,7 +33,7 @@ from tonnage.scheduling.decision.scheduling_cycle import Decider, Decision
 from tonnage.scheduling.engine.attempt import EngineHooks, EngineSettings
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.engine.event_handlers import LIVE_PODS, READ_KINDS
-from tonnage.scheduling.queue.queued_pod import uid_of
+from tonnage.scheduling.queue.waiting_pods import uid_of
 from tonnage.scheduling.volumes.explain.account_entries import considered_objects
 
 MAX_LINES: Final = 50

@@ -15,7 +15,7 @@ from typing import Final
 from tonnage.objects.core_v1 import Node, PersistentVolume
 from tonnage.objects.storage_v1 import CSIStorageCapacity, StorageClass
 from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.volumes.capacity.pool_ids import pool_ids_of
+from tonnage.scheduling.volumes.capacity.groups import pool_ids_of
 from tonnage.scheduling.volumes.capacity.pools import free_bytes, largest_volume
 from tonnage.scheduling.volumes.demand import volume_bytes
 

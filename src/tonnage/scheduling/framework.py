@@ -26,7 +26,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -226,14 +226,11 @@ class Cycle:
         return np.flatnonzero(self.passing) if self.passing is not None else np.zeros(0, dtype=np.intp)
 
 
-class Handle(Protocol):
+class Handle(NamedTuple):
     """What a profile passes to its plugins after creating them. `decider` is its decision.Decider."""
 
-    @property
-    def decider(self) -> Any: ...
-
-    @property
-    def rng(self) -> random.Random: ...
+    decider: Any
+    rng: random.Random
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +314,7 @@ class Plugin(ABC):
     def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable | None:
         """What PreFilter and Filter read of a pod: pods of one sign are refused on the same nodes. None: like no other.
 
-        Of refused pods of one sign, one at a time is tried again (queue/unschedulable_pods.py). A sign may depend on
+        Of refused pods of one sign, one at a time is tried again (queue/waiting_pods.py). A sign may depend on
         the pod and its claims, not on the state of the cluster. Mirrors SignPlugin (KEP-5598).
         """
         return None

@@ -25,7 +25,7 @@ from tonnage.objects.storage_v1 import (
     VolumeNodeResources,
 )
 from tonnage.quantity import Quantity
-from tonnage.scheduling.volumes.capacity.pool_ids import pool_ids_of
+from tonnage.scheduling.volumes.capacity.groups import pool_ids_of
 from tonnage.scheduling.volumes.capacity.pools import free_bytes, free_volumes, listed_pools, told_pools
 from tonnage.scheduling.volumes.demand import volume_bytes
 

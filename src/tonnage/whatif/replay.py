@@ -27,7 +27,7 @@ from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.engine.attempt import Attempt, Placement
 from tonnage.scheduling.engine.engine import Engine
-from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
+from tonnage.scheduling.queue.waiting_pods import QueuedPod, uid_of
 from tonnage.scheduling.volumes.reservations.holds import Hold
 from tonnage.whatif.creation import ReplayObjects, renewed
 from tonnage.whatif.scheduler_memory import SchedulerMemory

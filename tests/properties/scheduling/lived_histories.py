@@ -23,8 +23,8 @@ from tonnage.scheduling.engine.attempt import Attempt, AttemptStage, Placement
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.plugins.volume_binding import VolumeBinding, assumed_in
 from tonnage.scheduling.queue.nominator import nominated_to
-from tonnage.scheduling.queue.queued_pod import QueuedPod
 from tonnage.scheduling.queue.queues import QueueName
+from tonnage.scheduling.queue.waiting_pods import QueuedPod
 from tonnage.testing.storage_builders import DRIVER, csi_node
 
 OFTEN: Final = """

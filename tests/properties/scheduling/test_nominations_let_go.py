@@ -20,8 +20,8 @@ from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.scheduling.configuration.configuration import default_configuration
 from tonnage.scheduling.engine.engine import Engine
-from tonnage.scheduling.queue.queued_pod import uid_of
 from tonnage.scheduling.queue.queues import QueueName
+from tonnage.scheduling.queue.waiting_pods import uid_of
 from tonnage.testing.builders import node, pod
 
 GATED: dict[str, Any] = {"schedulingGates": [{"name": "kueue.x-k8s.io/topology"}], "preemptionPolicy": "Never"}

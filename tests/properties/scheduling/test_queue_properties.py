@@ -31,10 +31,9 @@ from tonnage.scheduling.events import (
     Hint,
 )
 from tonnage.scheduling.framework import SUCCESS, PreEnqueuePlugin, Status, unresolvable
-from tonnage.scheduling.queue.queued_pod import QueuedPod
 from tonnage.scheduling.queue.queues import QueueName
 from tonnage.scheduling.queue.scheduling_queue import SchedulingQueue
-from tonnage.scheduling.queue.unschedulable_pods import QueueingRules
+from tonnage.scheduling.queue.waiting_pods import QueuedPod, QueueingRules
 from tonnage.testing.builders import pod
 
 NODE_LABEL = ClusterEvent(EventResource.NODE, ActionType.UPDATE_NODE_LABEL)

@@ -76,7 +76,7 @@ class Story:
                 self.reading.write(number, made)
             case _ if known is not None:
                 self.promised[known.name] = self.sizes(3, 8) if rng.random() < 0.8 else ()
-                self.reading.write_holds(number)
+                self.reading.write(number, known)
 
     def compare(self, sizes: Sizes) -> None:
         every = np.arange(-1, OBJECTS)

@@ -20,7 +20,7 @@ from tonnage.scheduling.configuration.configuration import Configuration, parse
 from tonnage.scheduling.engine.attempt import EngineSettings, Placement
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.plugins.volume_binding import assumed_in
-from tonnage.scheduling.queue.queued_pod import QueuedPod
+from tonnage.scheduling.queue.waiting_pods import QueuedPod
 from tonnage.scheduling.recording.recording_engine import RecordingEngine, read_header, read_line
 from tonnage.scheduling.recording.repetition import Difference, Repetition
 from tonnage.testing.builders import node, pod

@@ -1,4 +1,4 @@
-"""What node labels offer to pods that wait for volumes (queue/unschedulable_pods.py, volumes/hints.py).
+"""What node labels offer to pods that wait for volumes (queue/waiting_pods.py, volumes/hints.py).
 
 A change of a node's labels that `TopologyKeys` takes for idle changes no object's mind about the node.
 """

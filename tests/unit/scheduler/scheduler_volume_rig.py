@@ -34,7 +34,7 @@ from tonnage.scheduling.configuration.profile_plugins import KnownPlugin
 from tonnage.scheduling.engine.attempt import EngineHooks, EngineSettings
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.framework import Plugin
-from tonnage.scheduling.queue.queued_pod import uid_of
+from tonnage.scheduling.queue.waiting_pods import uid_of
 from tonnage.testing.storage_builders import volume
 
 T = TypeVar("T", bound=Object)

@@ -7,7 +7,7 @@ from scheduler_volume_rig import SchedulerRig
 from tonnage.errors import Conflict
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.objects.storage_v1 import VolumeAttachment, attachment_name
-from tonnage.scheduling.queue.queued_pod import uid_of
+from tonnage.scheduling.queue.waiting_pods import uid_of
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import (
     DRIVER,

@@ -18,7 +18,7 @@ from tonnage.scheduler.debug_pages import DebugPages
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.engine.attempt import EngineSettings
 from tonnage.scheduling.engine.engine import Engine
-from tonnage.scheduling.queue.queued_pod import uid_of
+from tonnage.scheduling.queue.waiting_pods import uid_of
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class, volume
 from tonnage.whatif.explain import explain_pod, remark_on

@@ -90,7 +90,20 @@ class RequestLimits(Record):
         return RequestLimits(burst=client_connection.burst) if given.get("burst") else RequestLimits()
 
 
-class ConfigurationFile(Section):
+class SchedulerSettings(Section):
+    """The settings of a file that a configuration in force has as well."""
+
+    parallelism: int = 16
+    leader_election: LeaderElection = LeaderElection()
+    client_connection: ClientConnection = ClientConnection()
+    enable_profiling: bool = True
+    enable_contention_profiling: bool | None = None
+    percentage_of_nodes_to_score: int | None = None
+    pod_initial_backoff_seconds: Int64 = 1
+    pod_max_backoff_seconds: Int64 = 10
+
+
+class ConfigurationFile(SchedulerSettings):
     """The fields of a configuration file."""
 
     gone: ClassVar[Mapping[str, str]] = {
@@ -107,14 +120,6 @@ class ConfigurationFile(Section):
 
     api_version: str = ""
     kind: str = ""
-    parallelism: int = 16
-    leader_election: LeaderElection = LeaderElection()
-    client_connection: ClientConnection = ClientConnection()
-    enable_profiling: bool = True
-    enable_contention_profiling: bool | None = None
-    percentage_of_nodes_to_score: int | None = None
-    pod_initial_backoff_seconds: Int64 = 1
-    pod_max_backoff_seconds: Int64 = 10
     profiles: tuple[Profile, ...] = ()
     extenders: tuple[Any, ...] = ()
     delay_cache_until_active: bool = False
@@ -196,20 +201,12 @@ def _leader_election_errors(election: LeaderElection, path: str) -> Errors:
 KIND = "KubeSchedulerConfiguration"
 
 
-class Configuration(Record):
+class Configuration(SchedulerSettings):
     """A configuration in force: defaults filled in, rules checked, plugins resolved. `source`: the file it came from.
     `notes`: sentences about settings without effect."""
 
     profiles: tuple[ResolvedProfile, ...]
-    parallelism: int = 16
-    leader_election: LeaderElection = LeaderElection()
-    client_connection: ClientConnection = ClientConnection()
     request_limits: RequestLimits = RequestLimits()
-    enable_profiling: bool = True
-    enable_contention_profiling: bool = True
-    percentage_of_nodes_to_score: int = 0
-    pod_initial_backoff_seconds: int = 1
-    pod_max_backoff_seconds: int = 10
     delay_cache_until_active: bool = False
     pod_max_in_unschedulable_s: float = 300.0
     """Not from the file: kube-scheduler has a flag for it."""
@@ -284,16 +281,11 @@ def _in_force(
 
     if file.percentage_of_nodes_to_score is not None:
         notes += percentage_notes(file.percentage_of_nodes_to_score, "percentageOfNodesToScore")
+    settings = {name: getattr(file, name) for name in SchedulerSettings.__struct_fields__}
+    settings["percentage_of_nodes_to_score"] = file.percentage_of_nodes_to_score or 0
     return Configuration(
+        **settings,
         profiles=tuple(profiles),
-        parallelism=file.parallelism,
-        leader_election=file.leader_election,
-        client_connection=file.client_connection,
-        enable_profiling=file.enable_profiling,
-        enable_contention_profiling=bool(file.enable_contention_profiling),
-        percentage_of_nodes_to_score=file.percentage_of_nodes_to_score or 0,
-        pod_initial_backoff_seconds=file.pod_initial_backoff_seconds,
-        pod_max_backoff_seconds=file.pod_max_backoff_seconds,
         delay_cache_until_active=file.delay_cache_until_active,
         source=source,
         notes=tuple(notes),

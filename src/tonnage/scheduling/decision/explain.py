@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -24,8 +25,6 @@ from tonnage.scheduling.decision.diagnosis import (
 )
 from tonnage.scheduling.decision.scheduling_cycle import Decider, Decision
 from tonnage.scheduling.framework import Code, Plugin, PreEnqueuePlugin, RowAccount
-
-_NOWHERE: Final[Mapping[str, str]] = {}
 
 
 @dataclass(slots=True)
@@ -113,7 +112,7 @@ def explanation_of(
     nominated: Sequence[tuple[str, PodInfo]] = (),
     *,
     pre_enqueue: Iterable[PreEnqueuePlugin] = (),
-    passed_over: Mapping[str, str] = _NOWHERE,
+    passed_over: Mapping[str, str] = MappingProxyType({}),
     holder_of: HolderOf = lambda pod: Holder(pod.key),
 ) -> Explanation:
     """Account for a decision that was made with `diagnose`, on a cluster that has not changed since.

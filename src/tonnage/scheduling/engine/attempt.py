@@ -36,10 +36,9 @@ from tonnage.scheduling.framework import (
     unschedulable,
 )
 from tonnage.scheduling.plugins.volume_binding import VolumeBinding
-from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
 from tonnage.scheduling.queue.queues import INITIAL_BACKOFF_S, MAX_BACKOFF_S, QueuedHook
 from tonnage.scheduling.queue.scheduling_queue import MAX_UNSCHEDULABLE_S
-from tonnage.scheduling.queue.unschedulable_pods import PluginErrorHook
+from tonnage.scheduling.queue.waiting_pods import PluginErrorHook, QueuedPod, uid_of
 
 BROKEN = Status(Code.ERROR, ("a plugin failed; see the scheduler's log",))
 """The public text if a plugin raises; the log has the details."""

@@ -56,8 +56,8 @@ from tonnage.scheduling.plugins.volume_binding import VolumeBinding
 from tonnage.scheduling.preemption.preemption import DefaultPreemption
 from tonnage.scheduling.preemption.ranked_residents import DisruptionBudgets
 from tonnage.scheduling.queue.nominator import nominated_to
-from tonnage.scheduling.queue.queued_pod import LeftBehind, QueuedPod, uid_of
 from tonnage.scheduling.queue.scheduling_queue import FLUSH_UNSCHEDULABLE_EVERY_S, SchedulingQueue
+from tonnage.scheduling.queue.waiting_pods import LeftBehind, QueuedPod, uid_of
 
 _log = logs.logger("tonnage.scheduler")
 

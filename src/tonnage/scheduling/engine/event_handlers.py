@@ -23,8 +23,8 @@ from tonnage.scheduling.cluster.storage import STORAGE_KINDS
 from tonnage.scheduling.engine.attempt import AssumedPods, Handler
 from tonnage.scheduling.engine.held_room import EngineNominations, HeldCapacity
 from tonnage.scheduling.preemption.ranked_residents import DisruptionBudgets
-from tonnage.scheduling.queue.queued_pod import uid_of
 from tonnage.scheduling.queue.scheduling_queue import SchedulingQueue
+from tonnage.scheduling.queue.waiting_pods import uid_of
 
 LIVE_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
 """Decisions ignore ended pods; a server need not send them."""

@@ -44,8 +44,8 @@ from tonnage.scheduling.framework import Cycle
 from tonnage.scheduling.plugins.volume_binding import HOLDS_BY_MODE, VolumeBinding
 from tonnage.scheduling.preemption.victims import fits_without
 from tonnage.scheduling.queue.nominator import Nomination, NominationRules
-from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
 from tonnage.scheduling.queue.scheduling_queue import SchedulingQueue
+from tonnage.scheduling.queue.waiting_pods import QueuedPod, uid_of
 from tonnage.scheduling.volumes.attach.volume_ids import id_of_claim
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.scheduling.volumes.reservations.holds import CapacityHolds, Hold

@@ -11,7 +11,8 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import cmp_to_key
+from typing import Any
 
 from tonnage import logs
 from tonnage.scheduling.cluster.pod_info import PodInfo
@@ -22,6 +23,7 @@ from tonnage.scheduling.framework import (
     BindPlugin,
     EventHint,
     FilterPlugin,
+    Handle,
     PermitPlugin,
     Plugin,
     PostBindPlugin,
@@ -38,49 +40,33 @@ from tonnage.scheduling.plugins.node_resources import NodePorts, NodeResourcesFi
 from tonnage.scheduling.plugins.pod_and_node import OutOfScope, PrioritySort
 from tonnage.scheduling.plugins.registry import FACTORIES
 from tonnage.scheduling.plugins.volume_binding import VolumeBinding
-from tonnage.scheduling.queue.queued_pod import SortKey, by_priority
-from tonnage.scheduling.queue.unschedulable_pods import QueueingRules
+from tonnage.scheduling.queue.waiting_pods import QueueingRules, SortKey, by_priority
+
+_log = logs.logger("tonnage.scheduler")
 
 
 def unfailing_sort_key(plugin: QueueSortPlugin) -> SortKey:
     """The plugin's `sort_key`, wrapped so that it never raises and its keys always compare. A pod without a key comes
     last; keys that cannot be compared are equal."""
 
-    def sort_key(pod: PodInfo, queued_at: float) -> _Key:
+    def compared(one: tuple[Any, str], other: tuple[Any, str]) -> int:
         try:
-            return _Key(plugin, pod, False, plugin.sort_key(pod, queued_at))
+            return int(bool(other[0] < one[0])) - int(bool(one[0] < other[0]))
+        except Exception:
+            _log.exception("A plugin's sort keys cannot be compared", plugin=plugin.name, pod=one[1])
+            return 0
+
+    comparable = cmp_to_key(compared)
+
+    def sort_key(pod: PodInfo, queued_at: float) -> tuple[bool, Any]:
+        try:
+            return False, comparable((plugin.sort_key(pod, queued_at), pod.key))
         except Exception:
             _log.exception("A plugin failed", plugin=plugin.name, pod=pod.key)
-            return _Key(plugin, pod, True, None)
+            return True, None
 
     return sort_key
 
-
-class _Key:
-    __slots__ = ("_key", "_plugin", "_pod", "is_broken")
-
-    def __init__(self, plugin: QueueSortPlugin, pod: PodInfo, is_broken: bool, key: Any) -> None:
-        self._plugin = plugin
-        self._pod = pod
-        self.is_broken = is_broken
-        self._key = key
-
-    def __lt__(self, other: _Key) -> bool:
-        if self.is_broken or other.is_broken:
-            return other.is_broken and not self.is_broken
-        try:
-            return bool(self._key < other._key)
-        except Exception:
-            _log.exception("A plugin's sort keys cannot be compared", plugin=self._plugin.name, pod=self._pod.key)
-            return False
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Key) and not self < other and not other < self
-
-    __hash__ = None  # type: ignore[assignment]  # it is compared, and kept nowhere
-
-
-_log = logs.logger("tonnage.scheduler")
 
 NOT_OFFERED = "no installed package offers it in the entry-point group tonnage.plugins"
 
@@ -105,11 +91,6 @@ class Assembled:
     plugins: tuple[Plugin, ...]
     """All plugins, without duplicates."""
     left_out: Mapping[str, str]
-
-
-class _Handle(NamedTuple):
-    decider: Decider
-    rng: random.Random
 
 
 def assemble(profile: ResolvedProfile, rng: random.Random) -> Assembled:
@@ -152,28 +133,26 @@ def assemble(profile: ResolvedProfile, rng: random.Random) -> Assembled:
     sorts = plain("queueSort", QueueSortPlugin)
     sorts_by_priority = not sorts or type(sorts[0]) is PrioritySort
     pre_enqueue = plain("preEnqueue", PreEnqueuePlugin)
-    rest: dict[str, Any] = {
-        "post_filter": plain("postFilter", PostFilterPlugin),
-        "reserve": plain("reserve", ReservePlugin),
-        "permit": plain("permit", PermitPlugin),
-        "pre_bind": plain("preBind", PreBindPlugin),
-        "bind": plain("bind", BindPlugin),
-        "post_bind": plain("postBind", PostBindPlugin),
-    }
-    decider = Decider(pipeline, rng)
-    for plugin in made.values():
-        plugin.connect(_Handle(decider, rng))
-    return Assembled(
+    assembled = Assembled(
         scheduler_name=profile.scheduler_name,
-        decider=decider,
+        decider=Decider(pipeline, rng),
         pipeline=pipeline,
-        rules=QueueingRules(pre_enqueue, {name: _events_of(plugin) for name, plugin in made.items()}),
         sort_key=by_priority if sorts_by_priority else unfailing_sort_key(sorts[0]),
         sorts_by_priority=sorts_by_priority,
+        post_filter=plain("postFilter", PostFilterPlugin),
+        reserve=plain("reserve", ReservePlugin),
+        permit=plain("permit", PermitPlugin),
+        pre_bind=plain("preBind", PreBindPlugin),
+        bind=plain("bind", BindPlugin),
+        post_bind=plain("postBind", PostBindPlugin),
+        # After all plugins were created, in the order of these lines.
+        rules=QueueingRules(pre_enqueue, {name: _events_of(plugin) for name, plugin in made.items()}),
         plugins=tuple(made.values()),
         left_out=left_out,
-        **rest,
     )
+    for plugin in assembled.plugins:
+        plugin.connect(Handle(assembled.decider, rng))
+    return assembled
 
 
 def _events_of(plugin: Plugin) -> tuple[EventHint, ...]:

@@ -28,8 +28,7 @@ from tonnage.scheduling.plugins.node_resources import NodeResourcesFit
 from tonnage.scheduling.plugins.pod_and_node import NodeAffinity
 from tonnage.scheduling.plugins.volume_binding import VolumeBinding
 from tonnage.scheduling.preemption.ranked_residents import RankedResidents
-from tonnage.scheduling.queue.queued_pod import QueuedPod
-from tonnage.scheduling.queue.unschedulable_pods import MayHelp, Needs, Needy, Offer, WakingRules
+from tonnage.scheduling.queue.waiting_pods import MayHelp, Needs, Needy, Offer, QueuedPod, WakingRules
 
 _log = logs.logger("tonnage.scheduler")
 

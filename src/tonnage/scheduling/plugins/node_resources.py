@@ -181,8 +181,7 @@ class NodeResourcesFit(SumsFilter, ScorePlugin):
         return {name: int(free[number]) for name in names if (number := find(name)) is not None}
 
     def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable:
-        hashable: Hashable = pod.ordered_requests
-        return hashable
+        return pod.ordered_requests
 
     def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
         if (row := only_row(rows)) >= 0 and _has_room(cycle.cluster, self.asked(cycle.pod), row):
@@ -346,8 +345,7 @@ class NodePorts(PreFilterPlugin, PortsFilter):
         return ((ClusterEvent(EventResource.POD, ActionType.DELETE), _port_freed), (NODE_ADD, None))
 
     def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable:
-        hashable: Hashable = pod.host_ports
-        return hashable
+        return pod.host_ports
 
     def pre_filter(self, cycle: Cycle) -> Status | None:
         return None if cycle.pod.host_ports else SKIP

@@ -88,8 +88,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         return QUEUE if matches(new) and not matches(old) else NO_HELP
 
     def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable:
-        hashable: Hashable = pod.node_constraints
-        return hashable
+        return pod.node_constraints
 
     def pre_filter(self, cycle: Cycle) -> Status | Narrowing | None:
         spec, required = cycle.pod.pod.spec, cycle.pod.required_nodes

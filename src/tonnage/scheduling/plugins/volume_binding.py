@@ -241,9 +241,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             row = cluster.row_of[cluster.node_of(cycle.nominated_here[0].uid) or ""]  # they were put there
             notes.expected = self._expected(fit, cycle.nominated_here, row)
         if is_plain:
-            cycle.tell_apart(
-                self.name, provisioning.units, provisioning.topologies, provisioning.is_hopeless, provisioning.order
-            )
+            cycle.tell_apart(self.name, provisioning.units, provisioning.checks)
         else:
             cycle.is_unlike_others(self.name)
         return None

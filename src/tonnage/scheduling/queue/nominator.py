@@ -39,8 +39,7 @@ from tonnage.objects.storage_v1 import attachment_name
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.events import ASSIGNED_POD_DELETE, ActionType, ClusterEvent, pod_events
-from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
-from tonnage.scheduling.queue.unschedulable_pods import PreCheck, UnschedulablePool
+from tonnage.scheduling.queue.waiting_pods import PreCheck, QueuedPod, UnschedulablePool, uid_of
 
 FIRST_S: Final = 15.0
 """Longer than the longest backoff of a pod (10 s); otherwise it would have ended at the next attempt."""

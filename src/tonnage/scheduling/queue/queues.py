@@ -2,7 +2,7 @@
 
 A pod is in at most one of three places: active (to be tried, in order), backoff (failed a moment ago), unschedulable
 (fits nowhere). PreEnqueue plugins run before a pod moves towards being tried; a pod that one of them blocks goes to the
-unschedulable pool, with the plugin's name. `InFlight` has the pods that are being tried.
+unschedulable pool, with the plugin's name.
 
 A pod backs off for 1 s after its first failure, doubling up to 10 s:
 
@@ -28,12 +28,13 @@ from tonnage.objects.core_v1 import Pod
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.events import POP_FROM_BACKOFF
 from tonnage.scheduling.framework import PreEnqueuePlugin
-from tonnage.scheduling.queue.queued_pod import QueuedPod, SortKey
-from tonnage.scheduling.queue.unschedulable_pods import (
+from tonnage.scheduling.queue.waiting_pods import (
     PluginErrorHook,
+    QueuedPod,
     QueueingRules,
     RecordedEvent,
     Requeue,
+    SortKey,
     UnschedulablePool,
     WakingRules,
 )
@@ -153,51 +154,11 @@ def _window(instant: float) -> float:
 
 @dataclass(slots=True)
 class Flight:
-    """A popped pod, and the events since its pop."""
+    """A popped pod, and the events since its pop: one of them may help the pod if it is refused."""
 
     info: PodInfo
     events: list[RecordedEvent] = field(default_factory=list)
     is_gone: bool = False
-
-
-class InFlight:
-    """The pods between `pop_nowait` and `done`, oldest first: an event after its pop may help a pod that is refused."""
-
-    def __init__(self) -> None:
-        self._flights: dict[str, Flight] = {}
-
-    def start(self, info: PodInfo) -> None:
-        self._flights[info.uid] = Flight(info)
-
-    def record(self, seen: RecordedEvent) -> None:
-        """Keep an event for the pods in flight."""
-        for flight in self._flights.values():
-            flight.events.append(seen)
-
-    def events_for(self, uid: str) -> Iterator[RecordedEvent]:
-        """The events since the pod was popped, without those for other pods."""
-        return (seen for seen in self._flights[uid].events if seen.only in ("", uid))
-
-    def done(self, uid: str) -> None:
-        """The pod is no longer in flight. Safe to call twice."""
-        self._flights.pop(uid, None)
-
-    def get(self, uid: str) -> Flight | None:
-        return self._flights.get(uid)
-
-    @property
-    def events_kept(self) -> int:
-        """The events that the oldest pod in flight is judged by."""
-        return len(next(iter(self._flights.values())).events) if self._flights else 0
-
-    def __contains__(self, uid: str) -> bool:
-        return uid in self._flights
-
-    def __len__(self) -> int:
-        return len(self._flights)
-
-    def __iter__(self) -> Iterator[PodInfo]:
-        return (flight.info for flight in self._flights.values())
 
 
 class QueueName(StrEnum):
@@ -266,12 +227,15 @@ class Queues:
 
     def requeue(self, queued: QueuedPod, how: Requeue, why: str) -> QueueName:
         """Put a pod where an event, or the lack of one, sends it. It may be in the pool, or nowhere."""
-        if how is Requeue.NOT:
+        if how is Requeue.NOT or not self._passes_gates(queued):
             return self._to_pool(queued, why)
         # Its backoff may have ended while it was in the pool.
         if how is Requeue.AFTER_BACKOFF and self.backoff.is_backing_off(queued, self._clock.monotonic()):
-            return self._to_backoff(queued, why)
-        return self.to_active(queued, why)
+            self.pool.remove(queued.uid)
+            self.backoff.add(queued)
+            self._on_queued(queued, QueueName.BACKOFF, why)
+            return QueueName.BACKOFF
+        return self.to_active(queued, why, has_passed_gates=True)
 
     def to_active(self, queued: QueuedPod, why: str, *, has_passed_gates: bool = False) -> QueueName:
         """Make a pod active, unless a gate blocks it. It may be in the pool, or nowhere."""
@@ -304,14 +268,6 @@ class Queues:
 
     def _put_active(self, queued: QueuedPod) -> None:
         self.active.put(queued.uid, self.order(queued), queued)
-
-    def _to_backoff(self, queued: QueuedPod, why: str) -> QueueName:
-        if not self._passes_gates(queued):
-            return self._to_pool(queued, why)
-        self.pool.remove(queued.uid)
-        self.backoff.add(queued)
-        self._on_queued(queued, QueueName.BACKOFF, why)
-        return QueueName.BACKOFF
 
     def _to_pool(self, queued: QueuedPod, why: str) -> QueueName:
         is_new = queued.uid not in self.pool

@@ -42,26 +42,29 @@ from tonnage.scheduling.events import (
     pod_events,
 )
 from tonnage.scheduling.queue.nominator import Nominator
-from tonnage.scheduling.queue.queued_pod import LeftBehind, QueuedPod, SortKey, by_priority, uid_of
 from tonnage.scheduling.queue.queues import (
     INITIAL_BACKOFF_S,
     MAX_BACKOFF_S,
     BackoffQueue,
-    InFlight,
+    Flight,
     QueuedHook,
     QueueName,
     Queues,
 )
-from tonnage.scheduling.queue.unschedulable_pods import (
-    HintTable,
+from tonnage.scheduling.queue.waiting_pods import (
+    LeftBehind,
     PluginErrorHook,
     PreCheck,
+    QueuedPod,
     QueueingRules,
     RecordedEvent,
     Requeue,
+    SortKey,
     WakingRules,
+    by_priority,
+    uid_of,
 )
-from tonnage.scheduling.queue.waking import Waking
+from tonnage.scheduling.queue.waking import HintTable, Waking
 
 MAX_UNSCHEDULABLE_S: Final = 300.0
 """The longest time a pod waits for an event that may never come."""
@@ -105,7 +108,8 @@ class SchedulingQueue:
         self._sequence = count()
         self._tables = {name: HintTable(rules, on_plugin_error) for name, rules in profiles.items()}
         self._no_table = HintTable(QueueingRules(), on_plugin_error)
-        self._in_flight = InFlight()
+        self._in_flight: dict[str, Flight] = {}
+        """The pods between `pop_nowait` and `done`, oldest first."""
         self._queues = Queues(
             clock,
             profiles,
@@ -154,7 +158,7 @@ class SchedulingQueue:
         if flight is not None:
             flight.info, flight.is_gone = PodInfo(new), False
             for event in pod_events(old, new):
-                self._in_flight.record(RecordedEvent(event, old, new, only=uid))
+                self._keep(RecordedEvent(event, old, new, only=uid))
         elif queued is not None:
             queued.info = PodInfo(new)
         else:
@@ -227,12 +231,17 @@ class SchedulingQueue:
     def _start_flight(self, queued: QueuedPod) -> QueuedPod:
         queued.attempts += 1
         queued.left_behind = LeftBehind(tried_on=self.nominator.node_of(queued.pod))
-        self._in_flight.start(queued.info)
+        self._in_flight[queued.uid] = Flight(queued.info)
         return queued
+
+    def _keep(self, seen: RecordedEvent) -> None:
+        """Keep an event for the pods in flight."""
+        for flight in self._in_flight.values():
+            flight.events.append(seen)
 
     def done(self, pod: Pod) -> None:
         """No plugin can refuse the pod any more: stop keeping events for it. Safe to call twice."""
-        self._in_flight.done(uid_of(pod))
+        self._in_flight.pop(uid_of(pod), None)
         self._waking.tried(uid_of(pod))
 
     def add_unschedulable_if_not_present(
@@ -251,7 +260,7 @@ class SchedulingQueue:
         uid, before, newest = queued.uid, queued.pod, self._newest(queued, pod)
         if newest is None:
             self._waking.tried(uid)
-            self._in_flight.done(uid)
+            self._in_flight.pop(uid, None)
             return None
         queued.info = newest
         if self.nominator.node_of(before):
@@ -266,9 +275,10 @@ class SchedulingQueue:
         )
         # Without a refusal there is no plugin to ask, and after `done` no events were kept: try it once too often.
         how = Requeue.AFTER_BACKOFF
-        if queued.rejectors and uid in self._in_flight:
-            how = self._table(queued).worth_since(queued, self._in_flight.events_for(uid))
-        self._in_flight.done(uid)
+        flight = self._in_flight.pop(uid, None)
+        if queued.rejectors and flight is not None:
+            seen = [event for event in flight.events if event.only in ("", uid)]
+            how = self._table(queued).worth_since(queued, seen)
         if self.nominator.node_of(newest.pod) not in ("", queued.left_behind.tried_on):
             how = Requeue.AT_ONCE  # it was nominated while in flight
         landed = self._queues.take_back(queued, how, SCHEDULE_ATTEMPT_FAILURE)
@@ -300,7 +310,7 @@ class SchedulingQueue:
             return
         if event.is_wildcard or any(table.caring(event) for table in self._tables.values()):
             self._waking.wake(event, old, new, pre_check)
-            self._in_flight.record(RecordedEvent(event, old, new, pre_check))
+            self._keep(RecordedEvent(event, old, new, pre_check))
 
     def cluster_changed(self, old: Object | None, new: Object | None) -> None:
         """An object that is not a waiting pod was added (`old` is None), changed, or deleted (`new` is None)."""
@@ -326,7 +336,7 @@ class SchedulingQueue:
             elif (queued := places.backoff.remove(uid)) is not None:
                 places.to_active(queued, why, has_passed_gates=True)
             elif uid in self._in_flight:
-                self._in_flight.record(RecordedEvent(FORCE_ACTIVATE, None, None, only=uid))
+                self._keep(RecordedEvent(FORCE_ACTIVATE, None, None, only=uid))
 
     def gate_opened(self, pod: Pod, plugin: str) -> None:
         """A PreEnqueue plugin no longer blocks this pod."""
@@ -375,11 +385,12 @@ class SchedulingQueue:
 
     def in_flight(self) -> list[Pod]:
         """The newest versions of the pods being tried, in the order they were popped."""
-        return [info.pod for info in self._in_flight]
+        return [flight.info.pod for flight in self._in_flight.values()]
 
     @property
     def in_flight_events(self) -> int:
-        return self._in_flight.events_kept
+        """The events that the oldest pod in flight is judged by."""
+        return len(next(iter(self._in_flight.values())).events) if self._in_flight else 0
 
     def get(self, pod: Pod) -> QueuedPod | None:
         """The waiting pod; None if it is in flight or not known."""

@@ -14,12 +14,14 @@ An event helps every pod of a class or none, and mostly there is room for one. S
 A plugin may say which rows the event is about (`Plugin.reach`): a pod that is still refused there is left alone without
 an attempt. No pod is lost: a pod left alone, or whose class is through, was judged after the event, by plugins whose
 hints will be asked again.
+
+`HintTable` asks the hints of the plugins that block a pod. Mirrors PriorityQueue.isPodWorthRequeuing.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Final, TypeAlias
@@ -27,13 +29,101 @@ from typing import Any, Final, TypeAlias
 from tonnage.clock import Clock
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Key, Object
-from tonnage.scheduling.events import ClusterEvent, claims_named
-from tonnage.scheduling.queue.queued_pod import QueuedPod
+from tonnage.scheduling.events import (
+    QUEUE,
+    ActionType,
+    ClusterEvent,
+    EventResource,
+    HintFn,
+    claims_named,
+    is_for_mounted_claims,
+)
 from tonnage.scheduling.queue.queues import Queues
-from tonnage.scheduling.queue.unschedulable_pods import ClassKey, EquivalenceClass, HintTable, PreCheck, Requeue
+from tonnage.scheduling.queue.waiting_pods import (
+    ClassKey,
+    EquivalenceClass,
+    PluginErrorHook,
+    PreCheck,
+    QueuedPod,
+    QueueingRules,
+    RecordedEvent,
+    Requeue,
+)
 
 PATIENCE_S: Final = 1.0
 """A pod that was let out keeps others waiting for this long."""
+
+_NOBODY: Final[frozenset[str]] = frozenset()
+
+Caring: TypeAlias = Mapping[str, Sequence[HintFn | None]]
+"""Plugins that registered for an event, with their hints."""
+
+
+class HintTable:
+    """The hints of one profile, by event."""
+
+    def __init__(self, rules: QueueingRules, on_plugin_error: PluginErrorHook) -> None:
+        self._rules = rules
+        self._on_plugin_error = on_plugin_error
+        self._caring: dict[tuple[EventResource, ActionType, bool], Caring] = {}
+
+    def caring(self, event: ClusterEvent, *, for_any: bool = False) -> Caring:
+        """The plugins that registered for the event, with their hints. `for_any`: without the hints that are only for
+        pods which mount a claim of the event."""
+        key = (event.resource, event.action, for_any)
+        if key not in self._caring:
+            hints = {
+                plugin: [
+                    hint
+                    for mask, hint in registered
+                    if mask.covers(event) and not (for_any and hint is not None and is_for_mounted_claims(hint))
+                ]
+                for plugin, registered in self._rules.hints.items()
+            }
+            self._caring[key] = {plugin: found for plugin, found in hints.items() if found}
+        return self._caring[key]
+
+    def worth(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> Requeue:
+        """Whether the event is worth another attempt. A pod that met an error always is, and a wildcard asks no plugin.
+        Without backoff if a plugin that says so was only waiting for somebody to act."""
+        if event.is_wildcard:
+            return Requeue.AFTER_BACKOFF
+        return self.answer(queued, self.caring(event), event, old, new)[0]
+
+    def worth_since(self, queued: QueuedPod, events: Iterable[RecordedEvent]) -> Requeue:
+        """Whether any of the events that came during a refused attempt is worth another one."""
+        best = Requeue.NOT
+        for seen in events:
+            if seen.pre_check is not None and not seen.pre_check(queued.pod):
+                continue
+            how = self.worth(queued, seen.event, seen.old, seen.new)
+            if how is Requeue.AT_ONCE or (how is Requeue.AFTER_BACKOFF and not queued.pending_plugins):
+                return how
+            best = Requeue.AFTER_BACKOFF if how is Requeue.AFTER_BACKOFF else best
+        return best
+
+    def answer(
+        self, queued: QueuedPod, caring: Caring, event: ClusterEvent, old: Any, new: Any
+    ) -> tuple[Requeue, frozenset[str]]:
+        """Whether the event is worth another attempt, and which of these plugins say so."""
+        refused_by, pending = queued.unschedulable_plugins, queued.pending_plugins
+        if not refused_by and not pending:
+            return Requeue.AFTER_BACKOFF, _NOBODY
+        saying: list[str] = []
+        for plugin, hints in caring.items():
+            if plugin not in refused_by and plugin not in pending:
+                continue
+            try:
+                if not any(hint is None or hint(queued.info, event, old, new) is QUEUE for hint in hints):
+                    continue
+            except Exception as exc:
+                # One attempt too many is better than a pod that is never tried again.
+                self._on_plugin_error(plugin, queued, exc)
+            if plugin in pending:
+                return Requeue.AT_ONCE, frozenset((plugin,))
+            saying.append(plugin)
+        return (Requeue.AFTER_BACKOFF, frozenset(saying)) if saying else (Requeue.NOT, _NOBODY)
+
 
 RoundKey: TypeAlias = tuple[str, type, Key]
 """Profile, and what changed: the object, or the node that a pod left."""

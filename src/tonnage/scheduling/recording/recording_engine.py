@@ -19,7 +19,8 @@ import random
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from functools import wraps
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
@@ -28,17 +29,17 @@ from tonnage.objects import codec
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.core_v1.pod import PodMeta
 from tonnage.objects.meta import Object
-from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.engine.attempt import Attempt, EngineSettings, Placement, PostFilterOutcome
 from tonnage.scheduling.engine.engine import Engine
-from tonnage.scheduling.framework import PostFilterPlugin
 from tonnage.scheduling.plugins.volume_binding import assumed_in
-from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
+from tonnage.scheduling.queue.waiting_pods import QueuedPod, uid_of
 
 VERSION: Final = 1
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 NOTHING: Final = msgspec.Raw()
 """For a line without an object. (This very object: fields that are their default are not written.)"""
@@ -173,6 +174,17 @@ class LatchedClock:
             self._held = None
 
 
+def _recorded_as(plain: F, op: str, told: Callable[..., dict[str, Any]]) -> F:
+    """The engine's method `plain`, recorded with the fields that `told` reads off its arguments."""
+
+    @wraps(plain)
+    def method(engine: RecordingEngine, *given: Any, **named: Any) -> Any:
+        with engine._recorded(op, **told(*given, **named)):
+            return plain(engine, *given, **named)
+
+    return cast(F, method)
+
+
 class RecordingEngine(Engine):
     """Writes a line for every call from outside. Its own inner calls follow from that and are not written."""
 
@@ -226,21 +238,10 @@ class RecordingEngine(Engine):
 
     # -- objects in ---------------------------------------------------------------------------------------------------
 
-    def add(self, new: Object) -> None:
-        with self._recorded("add", object=raw(new)):
-            super().add(new)
-
-    def update(self, old: Object, new: Object) -> None:
-        with self._recorded("update", object=raw(new)):
-            super().update(old, new)
-
-    def delete(self, old: Object) -> None:
-        with self._recorded("delete", kind=type(old).__name__, key=old.key):
-            super().delete(old)
-
-    def open(self) -> None:
-        with self._recorded("open"):
-            super().open()
+    add = _recorded_as(Engine.add, "add", lambda new: {"object": raw(new)})
+    update = _recorded_as(Engine.update, "update", lambda old, new: {"object": raw(new)})
+    delete = _recorded_as(Engine.delete, "delete", lambda old: {"kind": type(old).__name__, "key": old.key})
+    open = _recorded_as(Engine.open, "open", dict)
 
     # -- decisions ----------------------------------------------------------------------------------------------------
 
@@ -267,13 +268,22 @@ class RecordingEngine(Engine):
 
     # -- after a decision ---------------------------------------------------------------------------------------------
 
-    def done(self, pod: Pod) -> None:
-        with self._recorded("done", uid=uid_of(pod)):
-            super().done(pod)
-
-    def binding_finished(self, placement: Placement) -> None:
-        with self._recorded("bindingFinished", uid=placement.pod.uid):
-            super().binding_finished(placement)
+    done = _recorded_as(Engine.done, "done", lambda pod: {"uid": uid_of(pod)})
+    binding_finished = _recorded_as(
+        Engine.binding_finished, "bindingFinished", lambda placement: {"uid": placement.pod.uid}
+    )
+    failed_on = _recorded_as(
+        Engine.failed_on, "failedOn", lambda queued, node_name, why: {"uid": queued.uid, "node": node_name, "why": why}
+    )
+    make_way = _recorded_as(Engine.make_way, "makeWay", lambda node_name, below: {"node": node_name, "below": below})
+    preemption_begins = _recorded_as(
+        Engine.preemption_begins, "preemptionBegins", lambda plugin, pod: {"uid": pod.uid, "plugins": (plugin.name,)}
+    )
+    preemption_ends = _recorded_as(
+        Engine.preemption_ends,
+        "preemptionEnds",
+        lambda plugin, pod, succeeded=None: {"uid": pod.uid, "plugins": (plugin.name,), "flag": succeeded},
+    )
 
     def overdue_binding(self, placement: Placement, found: Pod | None, *, was_answered: bool = True) -> bool:
         answer = raw(found) if found is not None else NOTHING
@@ -285,10 +295,6 @@ class RecordingEngine(Engine):
         written = tuple(sorted(assumed.written)) if assumed is not None else ()
         with self._recorded("withdraw", uid=placement.pod.uid, written=written):
             super().withdraw(placement)
-
-    def failed_on(self, queued: QueuedPod, node_name: str, why: str) -> None:
-        with self._recorded("failedOn", uid=queued.uid, node=node_name, why=why):
-            super().failed_on(queued, node_name, why)
 
     def requeue(
         self,
@@ -302,18 +308,6 @@ class RecordingEngine(Engine):
         told: dict[str, Any] = {"flag": newest is not None, "plugins": plugins, "nomination": nomination}
         with self._recorded("requeue", uid=queued.uid, key=queued.info.key, **told):
             return super().requeue(queued, newest, plugins=plugins, nomination=nomination)
-
-    def preemption_begins(self, plugin: PostFilterPlugin, pod: PodInfo) -> None:
-        with self._recorded("preemptionBegins", uid=pod.uid, plugins=(plugin.name,)):
-            super().preemption_begins(plugin, pod)
-
-    def preemption_ends(self, plugin: PostFilterPlugin, pod: PodInfo, *, succeeded: bool | None = None) -> None:
-        with self._recorded("preemptionEnds", uid=pod.uid, plugins=(plugin.name,), flag=succeeded):
-            super().preemption_ends(plugin, pod, succeeded=succeeded)
-
-    def make_way(self, node_name: str, *, below: int) -> tuple[PodInfo, ...]:
-        with self._recorded("makeWay", node=node_name, below=below):
-            return super().make_way(node_name, below=below)
 
     # -- time ---------------------------------------------------------------------------------------------------------
 

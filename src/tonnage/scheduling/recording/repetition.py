@@ -25,8 +25,8 @@ from tonnage.scheduling.engine.attempt import Attempt, EngineSettings, Placement
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.framework import PostFilterPlugin
 from tonnage.scheduling.plugins.volume_binding import assumed_in
-from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
 from tonnage.scheduling.queue.queues import INITIAL_BACKOFF_S, MAX_BACKOFF_S
+from tonnage.scheduling.queue.waiting_pods import QueuedPod, uid_of
 from tonnage.scheduling.recording.recording_engine import (
     BINDINGS,
     CHANGES,

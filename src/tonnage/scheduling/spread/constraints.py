@@ -129,12 +129,8 @@ def included(cycle: Cycle, constraint: Constraint) -> Mask | None:
     pod's own affinity, not addedAffinity."""
     policies = (constraint.honors_affinity, constraint.honors_taints)
     known: dict[tuple[bool, bool], Mask | None] = cycle.state.setdefault(_INCLUDED, {})
-    if policies not in known:
-        known[policies] = _included(cycle, constraint)
-    return known[policies]
-
-
-def _included(cycle: Cycle, constraint: Constraint) -> Mask | None:
+    if policies in known:
+        return known[policies]
     cluster, pod = cycle.cluster, cycle.pod
     found: Mask | None = None
     if constraint.honors_affinity and (pod.pod.spec.node_selector or pod.required_nodes is not None):
@@ -149,6 +145,7 @@ def _included(cycle: Cycle, constraint: Constraint) -> Mask | None:
         admits = np.fromiter((find_untolerated(taints, tolerations) is None for taints in sets), np.bool_, len(sets))
         tolerated: Mask = admits[cluster.taint_ids[: cluster.size]]
         found = tolerated if found is None else found & tolerated
+    known[policies] = found
     return found
 
 
@@ -256,19 +253,14 @@ def refusals(cycle: Cycle, constraint: Constraint, topology: Topology, labelled:
 def costs(
     cycle: Cycle, constraint: Constraint, topology: Topology, labelled: Mask | None, scored: RowNumbers
 ) -> CostsOf:
-    """The costs of a soft constraint. `scored`: the rows to be scored."""
+    """The costs of a soft constraint. `scored`: the rows to be scored.
+
+    Nodes without the label take part only with the system's defaults (`labelled` is None): they are one domain with
+    nodes whose label is empty, but pay nothing for it."""
     if constraint.topology_key == HOSTNAME:
         return _host_costs(cycle.cluster, constraint, topology, len(scored))
-    return _domain_costs(cycle, constraint, topology, labelled, topology.ids[scored])
-
-
-def _domain_costs(
-    cycle: Cycle, constraint: Constraint, topology: Topology, labelled: Mask | None, scored_ids: Ids
-) -> CostsOf:
-    """Nodes without the label take part only with the system's defaults (`labelled` is None): they are one domain with
-    nodes whose label is empty, but pay nothing for it."""
     pods = _pods(cycle, constraint, topology, labelled, included(cycle, constraint))
-    is_domain = np.bincount(scored_ids, minlength=topology.size) > 0
+    is_domain = np.bincount(topology.ids[scored], minlength=topology.size) > 0
     if topology.empty_id:
         pods[topology.empty_id] += pods[0]
         is_domain[topology.empty_id] |= is_domain[0]

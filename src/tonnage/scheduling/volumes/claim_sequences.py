@@ -22,11 +22,11 @@ from tonnage.scheduling.cluster.columns import Ints, Rows
 from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING, identity, members_of
 from tonnage.scheduling.volumes.capacity.reading import Question
-from tonnage.scheduling.volumes.capacity.shared_view import OwnedSizes
 from tonnage.scheduling.volumes.demand import ClaimSequence, counted_bytes
 from tonnage.scheduling.volumes.packing.claim_orders import next_claim, safe_order
 from tonnage.scheduling.volumes.packing.pool_fits import Sizes
 from tonnage.scheduling.volumes.packing.pool_grades import Grade
+from tonnage.scheduling.volumes.packing.shared_pools import OwnedSizes
 from tonnage.scheduling.volumes.volume_fit import ProvisioningDemand, VolumeFit
 
 MadeAt = tuple[ProvisioningDemand, Rows]

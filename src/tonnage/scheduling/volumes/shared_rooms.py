@@ -1,6 +1,6 @@
 """How a profile reads capacity objects, alone and joined, and what is held of them: the room that claims may take.
 
-Where objects have pools in common by their ids (`capacity/pool_ids.py`), each pool has the least bytes that one of them
+Where objects have pools in common by their ids (`capacity/groups.py`), each pool has the least bytes that one of them
 tells. Promises of all connected objects count in the pools that they may have gone to. If they all go to the same pools
 as the claims that are judged, that is plain subtraction from one list of pools; otherwise it takes a `SharedView`. In
 mode Object, the pools of a connected object that is reserved are not there for others.
@@ -15,13 +15,13 @@ from tonnage.objects.size_rules import rules_of
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.volumes.capacity.class_capacity import members_of, room_of_members
+from tonnage.scheduling.volumes.capacity.groups import pool_ids_of
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
-from tonnage.scheduling.volumes.capacity.pool_ids import pool_ids_of
 from tonnage.scheduling.volumes.capacity.pools import NO_ROOM, Room
 from tonnage.scheduling.volumes.capacity.reading import Held
-from tonnage.scheduling.volumes.capacity.shared_view import SharedView
 from tonnage.scheduling.volumes.packing.pool_fits import descending
 from tonnage.scheduling.volumes.packing.pool_policies import PoolReach, SharedPools, pieces_of
+from tonnage.scheduling.volumes.packing.shared_pools import SharedView
 from tonnage.scheduling.volumes.reservations.holds import CapacityHolds
 
 

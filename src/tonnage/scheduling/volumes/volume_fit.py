@@ -39,10 +39,10 @@ from tonnage.scheduling.volumes.capacity.class_capacity import (
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.scheduling.volumes.capacity.pools import room_of, room_without_gate, scored_capacity
 from tonnage.scheduling.volumes.capacity.reading import CapacityPolicy, nothing_held
-from tonnage.scheduling.volumes.capacity.shared_view import OwnedSizes
 from tonnage.scheduling.volumes.demand import ClaimGroup, Demand, Provision, VolumePlan, by_size, counted_bytes
 from tonnage.scheduling.volumes.packing.pool_fits import Sizes, descending
 from tonnage.scheduling.volumes.packing.pool_grades import Grade
+from tonnage.scheduling.volumes.packing.shared_pools import OwnedSizes
 from tonnage.scheduling.volumes.reservations.holds import CapacityHolds
 from tonnage.scheduling.volumes.shared_rooms import SharedRooms
 from tonnage.scheduling.volumes.static_volumes import Match, StaticVolumes
@@ -70,13 +70,15 @@ class ProvisioningDemand(NamedTuple):
     """By claim, its position in `units`; -1 if its capacity is not checked."""
     units: tuple[ClaimGroup, ...]
     """What must fit one capacity object: all claims of a class or capacity group; without the gate, each claim."""
-    topologies: tuple[tuple[TopologySelectorTerm, ...], ...]
-    is_hopeless: bool
-    """True if the class of a claim does not create volumes."""
+    checks: tuple[tuple[TopologySelectorTerm, ...] | int | None, ...]
+    """The first that fails on a row gives the reason: where classes create volumes, the room for a unit by its
+    position, or None, which always fails: the class of a claim creates no volumes."""
     has_nodes: bool
     """True if a node was selected for a claim."""
-    order: tuple[tuple[str, int, tuple[TopologySelectorTerm, ...]], ...] = ()
-    """Without the gate: class, position and topologies of each claim. The first claim that fails gives the reason."""
+
+    @property
+    def is_hopeless(self) -> bool:
+        return None in self.checks
 
     @property
     def rebuilt(self) -> set[Key]:
@@ -138,37 +140,33 @@ class VolumeFit:
     def provisioning_demand(self, claims: Sequence[PersistentVolumeClaim]) -> ProvisioningDemand:
         """What it takes to create volumes for these claims."""
         storage, groups = self.cluster.storage, self.index.groups
-        topologies: dict[tuple[TopologySelectorTerm, ...], None] = {}
         units: dict[Hashable, tuple[list[str], list[int]]] = {}
         places: list[int] = []
-        order: list[tuple[str, int, tuple[TopologySelectorTerm, ...]]] = []
-        is_hopeless = has_nodes = False
+        checks: list[tuple[TopologySelectorTerm, ...] | int | None] = []
         for number, claim in enumerate(claims):
-            name, has_nodes = claim.class_name, has_nodes or bool(claim.selected_node)
-            of_class = storage.classes.get(name)
-            allowed = of_class.allowed_topologies if of_class is not None else ()
+            name, of_class = claim.class_name, storage.classes.get(claim.class_name)
             if of_class is None or of_class.provisioner in ("", NO_PROVISIONER):
-                is_hopeless = True
-            elif allowed:
-                topologies[allowed] = None
+                checks.append(None)
+            elif of_class.allowed_topologies:
+                checks.append(of_class.allowed_topologies)
             size = counted_bytes(claim, storage, is_rebuild=claim.is_bound)
             if size is None:
                 places.append(-1)
-            else:
-                key = (groups.of(name) or name) if self.is_joint else number
-                names, sizes = units.setdefault(key, ([], []))
-                names.append(name)
-                sizes.append(size)
-                places.append(list(units).index(key))
-            if not self.is_joint:
-                order.append((name, places[-1], allowed))
+                continue
+            key = (groups.of(name) or name) if self.is_joint else number
+            names, sizes = units.setdefault(key, ([], []))
+            names.append(name)
+            sizes.append(size)
+            places.append(list(units).index(key))
+            checks += () if self.is_joint else (places[-1],)
+        if self.is_joint:  # what holds on a whole topology counts before room
+            checks = [*dict.fromkeys(checks), *range(len(units))] if None not in checks else [None]
         made = []
         for names, sizes in units.values():
             name, sized = joint_name(names), self.sizes_of(zip(sizes, names, strict=True))
             made.append(ClaimGroup(name, sized, self.index.of(name).pool_policy))
-        return ProvisioningDemand(
-            tuple(claims), tuple(places), tuple(made), tuple(topologies), is_hopeless, has_nodes, tuple(order)
-        )
+        has_nodes = any(claim.selected_node for claim in claims)
+        return ProvisioningDemand(tuple(claims), tuple(places), tuple(made), tuple(checks), has_nodes)
 
     def sizes_of(self, claims: Iterable[tuple[int, str]]) -> Sizes:
         """A group of claims, given by bytes and class; it knows their classes if these share some pools."""
@@ -197,21 +195,20 @@ class VolumeFit:
 
     def refusals_of_provisioning(self, provisioning: ProvisioningDemand, rows: Rows) -> Bits:
         """By row, why these volumes cannot be created there, as bits of `REASONS`."""
-        cluster = self.cluster
-        if provisioning.is_hopeless and self.is_joint:
-            return np.full(row_count(rows), _BIND, dtype=np.int64)
-        if not self.is_joint:
-            return self._one_by_one(provisioning, rows)
         bits: Bits = np.zeros(row_count(rows), dtype=np.int64)
-        for place, unit in enumerate(provisioning.units):
-            own, undecided = self.own_claims(provisioning, place), self.index.search.undecided
-            fits = self.index.of(unit.class_name).fits(self.policy, unit.sizes, rows, own)
-            if count(fits) < len(fits):
-                bits[~fits] = _SPACE
-            if self.index.search.undecided != undecided:
-                self._tell_undecided(unit, own, rows, np.flatnonzero(~fits), bits)
-        for terms in provisioning.topologies:
-            bits[~in_topology(cluster, terms, rows)] = _BIND
+        for check in provisioning.checks:
+            if check is None:
+                bits[bits == 0] = _BIND
+            elif not isinstance(check, int):
+                bits[(bits == 0) & ~in_topology(self.cluster, check, rows)] = _BIND
+            else:
+                unit, own = provisioning.units[check], self.own_claims(provisioning, check)
+                undecided = self.index.search.undecided
+                fits = self.index.of(unit.class_name).fits(self.policy, unit.sizes, rows, own)
+                if count(fits) < len(fits):
+                    bits[(bits == 0) & ~fits] = _SPACE
+                if self.index.search.undecided != undecided:
+                    self._tell_undecided(unit, own, rows, np.flatnonzero((bits == _SPACE) & ~fits), bits)
         return bits
 
     def _tell_undecided(
@@ -291,23 +288,6 @@ class VolumeFit:
         self, demand: Demand, loose: Iterable[PersistentVolumeClaim], rebuilt: Iterable[PersistentVolumeClaim]
     ) -> ProvisioningDemand:
         return self.provisioning_demand((*demand.pinned, *by_size((*loose, *rebuilt))))
-
-    def _one_by_one(self, provisioning: ProvisioningDemand, rows: Rows) -> Bits:
-        """Each claim alone, in order; the first that fails on a row gives the reason. Like kube-scheduler 1.36."""
-        storage = self.cluster.storage
-        bits: Bits = np.zeros(row_count(rows), dtype=np.int64)
-        for claim in provisioning.claims:
-            of_class = storage.classes.get(claim.class_name)
-            if of_class is None or of_class.provisioner in ("", NO_PROVISIONER):
-                bits[bits == 0] = _BIND
-                break
-            if of_class.allowed_topologies:
-                bits[(bits == 0) & ~in_topology(self.cluster, of_class.allowed_topologies, rows)] = _BIND
-            size = counted_bytes(claim, storage)
-            if size is not None:
-                fits = self.index.of(of_class.name).fits(self.policy, (size,), rows)
-                bits[(bits == 0) & ~fits] = _SPACE
-        return bits
 
     # -- one node -----------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tonnage.objects.core_v1 import is_out_of_use
-from tonnage.scheduling.cluster.columns import Ints, Rows, only_row, row_count, row_numbers
+from tonnage.scheduling.cluster.columns import Ints, Rows, row_count, row_numbers
 from tonnage.scheduling.configuration.plugin_args_rules import Shape, along
 from tonnage.scheduling.framework import MAX_SCORE
 from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING
@@ -70,8 +70,6 @@ class VolumeScores:
 
     def of_provisioning(self, fit: VolumeFit, provisioning: ProvisioningDemand, rows: Rows) -> Ints:
         """By row, the score by the objects that these volumes would be created from."""
-        if (row := only_row(rows)) >= 0:
-            return np.array([self._at(fit, provisioning, row)], dtype=np.int64)
         requested: dict[str, Ints] = {}
         capacity: dict[str, Ints] = {}
         for place, unit in enumerate(provisioning.units):
@@ -88,22 +86,6 @@ class VolumeScores:
             return np.zeros(row_count(rows), dtype=np.int64)
         scores = [class_scores(self._shape, requested[name], capacity[name]) for name in requested]
         return mean(scores, [(capacity[name] != _UNKNOWN).astype(np.int64) for name in requested])
-
-    def _at(self, fit: VolumeFit, provisioning: ProvisioningDemand, row: int) -> int:
-        """`of_provisioning` for one row, without arrays."""
-        requested: dict[str, int] = {}
-        capacity: dict[str, int] = {}
-        for place, unit in enumerate(provisioning.units):
-            index, own = fit.index.of(unit.class_name), fit.own_claims(provisioning, place)
-            number = index.choice_at(fit.policy, unit.sizes, row, own, is_scored=True)
-            if number != NOTHING:
-                requested[unit.class_name] = requested.get(unit.class_name, 0) + min(sum(unit.sizes), MOST_BYTES)
-                capacity[unit.class_name] = index.reading(fit.policy).scored_by_object(own).item(number)
-        table, total, classes = _table(self._shape), 0, len(requested)
-        for name, asked in requested.items():
-            whole = capacity[name]
-            total += table.item(_FULL if whole <= 0 or asked > whole else _FULL * asked // whole)
-        return (2 * total + classes) // (2 * classes) if classes else 0
 
     def of(self, fit: VolumeFit, demand: Demand, rows: Rows) -> Ints:
         """By row, the score of a pod that may take existing volumes, or whose needs differ between rows."""

@@ -33,7 +33,7 @@ from tonnage.objects.storage_v1 import (
     StorageClass,
 )
 from tonnage.quantity import Quantity
-from tonnage.scheduling.volumes.capacity.pool_ids import problem_with_pool_ids
+from tonnage.scheduling.volumes.capacity.groups import problem_with_pool_ids
 from tonnage.scheduling.volumes.capacity.pools import (
     FREE_VOLUMES_REMEDY,
     free_bytes,

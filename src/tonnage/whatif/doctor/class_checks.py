@@ -24,7 +24,7 @@ from tonnage.objects.storage_v1 import (
     StorageClass,
 )
 from tonnage.scheduling.volumes.attach.volume_ids import taken_over_by
-from tonnage.scheduling.volumes.capacity.pool_ids import pool_ids_of
+from tonnage.scheduling.volumes.capacity.groups import pool_ids_of
 from tonnage.scheduling.volumes.capacity.pools import (
     Topology,
     canonical,

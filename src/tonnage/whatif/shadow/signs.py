@@ -30,7 +30,7 @@ from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import VolumeAttachment
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.engine.attempt import Placement
-from tonnage.scheduling.queue.queued_pod import uid_of
+from tonnage.scheduling.queue.waiting_pods import uid_of
 from tonnage.scheduling.volumes.demand import is_delayed
 from tonnage.whatif.shadow import STUCK_AFTER_S
 from tonnage.whatif.shadow.judging import Judge, ShadowVerdict, Tally, verdict_of

@@ -39,7 +39,7 @@ from tonnage.objects.storage_v1 import (
     StorageClass,
 )
 from tonnage.quantity import Quantity
-from tonnage.scheduling.volumes.capacity.pool_ids import pool_ids_of
+from tonnage.scheduling.volumes.capacity.groups import pool_ids_of
 from tonnage.scheduling.volumes.capacity.pools import free_volumes, listed_pools, told_pools, volume_limit
 from tonnage.whatif.creation import renewed
 

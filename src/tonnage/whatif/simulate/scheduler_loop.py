@@ -34,7 +34,7 @@ from tonnage.scheduling.engine.attempt import (
 )
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.framework import Api, Code, Status
-from tonnage.scheduling.queue.queued_pod import QueuedPod, is_over, uid_of
+from tonnage.scheduling.queue.waiting_pods import QueuedPod, is_over, uid_of
 from tonnage.scheduling.volumes.bind_volumes import LOOK_EVERY_S
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.whatif.creation import renewed

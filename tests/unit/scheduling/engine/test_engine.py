@@ -15,8 +15,8 @@ from tonnage.scheduling.engine.attempt import AttemptStage, EngineHooks, EngineS
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.framework import Code, Cycle, PermitPlugin, Plugin, ReservePlugin, Status, unschedulable
 from tonnage.scheduling.plugins.registry import INDEXES, add_indexes
-from tonnage.scheduling.queue.queued_pod import QueuedPod
 from tonnage.scheduling.queue.queues import QueueName
+from tonnage.scheduling.queue.waiting_pods import QueuedPod
 from tonnage.testing.builders import cluster_of, node, pod
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
 

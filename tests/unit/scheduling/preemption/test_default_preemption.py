@@ -8,7 +8,6 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,6 +25,7 @@ from tonnage.scheduling.framework import (
     Code,
     Cycle,
     FilterPlugin,
+    Handle,
     PostFilterResult,
     PreFilterPlugin,
     Status,
@@ -460,7 +460,7 @@ def post_filter_by(pipeline: Pipeline, cluster: Cluster, incoming: PodInfo, **ar
     rng = random.Random(1)
     decider = Decider(pipeline, rng)
     plugin = DefaultPreemption(DefaultPreemptionArgs(**args))
-    plugin.connect(SimpleNamespace(decider=decider, rng=rng))
+    plugin.connect(Handle(decider, rng))
     decision = decider.decide(cluster, incoming)
     assert decision.diagnosis is not None
     return plugin.post_filter(decision.cycle, decision.diagnosis)

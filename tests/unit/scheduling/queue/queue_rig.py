@@ -10,10 +10,9 @@ from tonnage.objects.core_v1 import Pod
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.events import ActionType, ClusterEvent, EventResource
 from tonnage.scheduling.framework import SUCCESS, EventHint, PreEnqueuePlugin, Status, unresolvable
-from tonnage.scheduling.queue.queued_pod import QueuedPod
 from tonnage.scheduling.queue.queues import QueueName
 from tonnage.scheduling.queue.scheduling_queue import SchedulingQueue
-from tonnage.scheduling.queue.unschedulable_pods import QueueingRules
+from tonnage.scheduling.queue.waiting_pods import QueuedPod, QueueingRules
 
 NODE_LABEL = ClusterEvent(EventResource.NODE, ActionType.UPDATE_NODE_LABEL)
 NODE_TAINT = ClusterEvent(EventResource.NODE, ActionType.UPDATE_NODE_TAINT)

@@ -10,8 +10,8 @@ from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import default_configuration
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.events import EVERY_EVENT
-from tonnage.scheduling.queue.queued_pod import QueuedPod, by_priority
 from tonnage.scheduling.queue.queues import ActiveQueue
+from tonnage.scheduling.queue.waiting_pods import QueuedPod, by_priority
 from tonnage.testing.builders import node, pod
 
 

@@ -8,9 +8,8 @@ from queue_rig import NODE_LABEL, QueueRig
 
 from tonnage.objects.core_v1 import Pod
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.queue.queued_pod import QueuedPod
 from tonnage.scheduling.queue.queues import QueueName
-from tonnage.scheduling.queue.unschedulable_pods import WakingRules
+from tonnage.scheduling.queue.waiting_pods import QueuedPod, WakingRules
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import pod_with, storage_class
 

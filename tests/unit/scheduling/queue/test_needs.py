@@ -1,4 +1,4 @@
-"""Classes by what they need: those that are found are those that one by one would be (queue/unschedulable_pods.py)."""
+"""Classes by what they need: those that are found are those that one by one would be (queue/waiting_pods.py)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Hashable
 
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.queue.unschedulable_pods import EquivalenceClass, Needy, Offer, RefusedClasses
+from tonnage.scheduling.queue.waiting_pods import EquivalenceClass, Needy, Offer, RefusedClasses
 from tonnage.scheduling.volumes.demand import volume_sign
 from tonnage.testing.storage_builders import claim, pod_with
 

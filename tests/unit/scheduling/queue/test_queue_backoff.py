@@ -7,8 +7,8 @@ import math
 import pytest
 from queue_rig import NODE_LABEL, QueueRig
 
-from tonnage.scheduling.queue.queued_pod import QueuedPod, by_priority
 from tonnage.scheduling.queue.queues import BackoffQueue, QueueName
+from tonnage.scheduling.queue.waiting_pods import QueuedPod, by_priority
 from tonnage.testing.builders import info, pod
 
 

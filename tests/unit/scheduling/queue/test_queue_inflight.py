@@ -5,8 +5,8 @@ from __future__ import annotations
 from queue_rig import NODE_LABEL, NODE_TAINT, QueueRig
 
 from tonnage.scheduling.events import ActionType, ClusterEvent, EventResource
-from tonnage.scheduling.queue.queued_pod import QueuedPod
 from tonnage.scheduling.queue.queues import QueueName
+from tonnage.scheduling.queue.waiting_pods import QueuedPod
 from tonnage.testing.builders import node, pod
 
 

@@ -22,7 +22,7 @@ from tonnage.scheduling.events import (
 from tonnage.scheduling.plugins.node_resources import NodeResourcesFit
 from tonnage.scheduling.queue.queues import QueueName
 from tonnage.scheduling.queue.scheduling_queue import SchedulingQueue
-from tonnage.scheduling.queue.unschedulable_pods import QueueingRules
+from tonnage.scheduling.queue.waiting_pods import QueueingRules
 from tonnage.testing.builders import node, pod
 
 

@@ -8,9 +8,8 @@ from typing import Any
 from queue_rig import NODE_LABEL, PLAIN, QueueRig
 
 from tonnage.objects.core_v1 import Node
-from tonnage.scheduling.queue.queued_pod import QueuedPod
 from tonnage.scheduling.queue.queues import QueueName
-from tonnage.scheduling.queue.unschedulable_pods import MayHelp, WakingRules
+from tonnage.scheduling.queue.waiting_pods import MayHelp, QueuedPod, WakingRules
 from tonnage.testing.builders import node, pod
 
 HINTS = {**PLAIN, "Other": ((NODE_LABEL, None),)}

@@ -16,7 +16,7 @@ from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Object
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.framework import Status
-from tonnage.scheduling.queue.queued_pod import QueuedPod
+from tonnage.scheduling.queue.waiting_pods import QueuedPod
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class

@@ -79,7 +79,7 @@ def test_many_that_changed_are_asked_at_once():
 def test_more_objects_are_asked_anew():
     asked = Asked()
     asked.ask(10)
-    asked.grow(2 * OBJECTS)
+    asked.write(OBJECTS, None)
     assert asked.ask(10) == [True] * OBJECTS
     assert asked.at_once == [((10,), OBJECTS)] * 2
 

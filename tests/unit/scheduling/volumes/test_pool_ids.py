@@ -10,8 +10,8 @@ from volume_rig import FULL, VolumeRig, refused
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
 from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.scheduling.volumes.capacity.groups import pool_ids_of, problem_with_pool_ids
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
-from tonnage.scheduling.volumes.capacity.pool_ids import pool_ids_of, problem_with_pool_ids
 from tonnage.scheduling.volumes.explain.account_entries import NodeAccount
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, pod_with, storage_class, volume

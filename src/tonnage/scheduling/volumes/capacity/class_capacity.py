@@ -77,8 +77,6 @@ class ClassCapacity:
 
     def fits(self, policy: CapacityPolicy, sizes: Sizes, rows: Rows, own: Collection[Key] = ()) -> Mask:
         """A mask over `rows`: True where one object holds all claims of the group."""
-        if (row := only_row(rows)) >= 0:
-            return np.array([self.choice_at(policy, sizes, row, own) != NOTHING])
         return np.not_equal(self.choices(policy, sizes, rows, own), NOTHING)
 
     def fits_unheld(self, policy: CapacityPolicy, sizes: Sizes, rows: Rows) -> Mask:
@@ -196,19 +194,12 @@ class ClassCapacity:
         else:
             entry.number = len(self.entries)
             self.entries.append(entry)
-        for reading in self._readings.values():
-            if entry.number + 1 >= len(reading.rooms):
-                reading.grow(2 * len(reading.rooms))
-            reading.write(entry.number, entry.capacity)
+        self.rewrite(entry)
 
     def rewrite(self, entry: CapacityEntry) -> None:
-        """Read an object's new figures."""
+        """Read an object's new figures and holds."""
         for reading in self._readings.values():
             reading.write(entry.number, entry.capacity)
-
-    def held_differs(self, entry: CapacityEntry) -> None:
-        for reading in self._readings.values():
-            reading.write_holds(entry.number)
 
     def take_out(self, entry: CapacityEntry) -> None:
         """Remove an object from every reading. Undoes `put_in`."""
@@ -328,18 +319,12 @@ class JointCapacity(ClassCapacity):
         self.rebuild()
 
     def member_changed(self, new: CSIStorageCapacity) -> None:
-        """Read the new figures of one member."""
-        for entry in self._with_member(identity(new)):
-            members = [new if identity(member) == identity(new) else member for member in members_of(entry.capacity)]
+        """Read the new figures and holds of one member."""
+        uid = identity(new)
+        for entry in [entry for uids, entry in self._joined.items() if uid in uids]:
+            members = [new if identity(member) == uid else member for member in members_of(entry.capacity)]
             entry.capacity = _joined(members)
             self.rewrite(entry)
-
-    def held_of_member_differs(self, uid: str) -> None:
-        for entry in self._with_member(uid):
-            self.held_differs(entry)
-
-    def _with_member(self, uid: str) -> list[CapacityEntry]:
-        return [entry for uids, entry in self._joined.items() if uid in uids]
 
     def _combinations(self) -> dict[tuple[str, ...], tuple[Sequence[CapacityEntry], list[int]]]:
         """The objects to join, one per class, with their rows: on each row those of one topology, otherwise all."""

@@ -141,11 +141,7 @@ class CapacityIndex:
         """An object's holds changed: read them, and have cached decisions for its rows checked again."""
         entry = self._entries.get(uid)
         if entry is not None:
-            for each in self._connected(entry):
-                self._classes[each.class_name].held_differs(each)
-                for joint in self._joint.values():
-                    joint.held_of_member_differs(identity(each.capacity))
-            self._cluster.note_rows(entry.rows)
+            self._read_again(entry)
 
     def _connected(self, entry: CapacityEntry) -> list[CapacityEntry]:
         """The entry, and those of objects that are connected with it by the ids of their pools."""
@@ -158,7 +154,15 @@ class CapacityIndex:
     # -- objects that change ------------------------------------------------------------------------------------------
 
     def _changed(self, old: CSIStorageCapacity | None, new: CSIStorageCapacity | None) -> None:
-        self._follow(old, new)
+        entry = self._entries.get(identity(old)) if old is not None else None
+        if entry is not None and (new is None or is_elsewhere(entry.capacity, new)):
+            self._drop(entry)
+            entry = None
+        if new is not None and entry is None:
+            self._add(new)
+        elif new is not None and entry is not None:
+            entry.capacity = new
+            self._read_again(entry)
         self._read_touched()
 
     def _read_touched(self) -> None:
@@ -170,20 +174,6 @@ class CapacityIndex:
                 entry = self._entries.get(identity(capacity)) if capacity is not None else None
                 if entry is not None:
                     self._read_again(entry)
-
-    def _follow(self, old: CSIStorageCapacity | None, new: CSIStorageCapacity | None) -> None:
-        entry = self._entries.get(identity(old)) if old is not None else None
-        if new is None or (entry is not None and is_elsewhere(entry.capacity, new)):
-            if entry is not None:
-                self._drop(entry)
-            entry = None
-        if new is None:
-            return
-        if entry is None:
-            self._add(new)
-            return
-        entry.capacity = new
-        self._read_again(entry)
 
     def _read_again(self, entry: CapacityEntry) -> None:
         for each in self._connected(entry):
@@ -218,12 +208,8 @@ class CapacityIndex:
             self._policies_changed(changed)
         self._read_touched()
         if isinstance(new, StorageClass) and rules_of(new) != rules_of(old if isinstance(old, StorageClass) else None):
-            self._sizes_changed(new.name)
-
-    def _sizes_changed(self, class_name: str) -> None:
-        """The size rules of a class changed: read its objects again, and judge its claims again."""
-        for entry in self.of(class_name).live():
-            self._read_again(entry)
+            for entry in self.of(new.name).live():  # its claims are judged again, too
+                self._read_again(entry)
 
     def _policies_changed(self, class_names: Collection[str]) -> None:
         """The pool policies of these classes changed: judge their objects again."""

@@ -18,9 +18,8 @@ import numpy.typing as npt
 
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIStorageCapacity
-from tonnage.scheduling.cluster.columns import Changes, Ints, Mask, grown
+from tonnage.scheduling.cluster.columns import Ints, Mask, grown
 from tonnage.scheduling.volumes.capacity.pools import NO_ROOM, Room
-from tonnage.scheduling.volumes.capacity.shared_view import SharedView
 from tonnage.scheduling.volumes.packing.pool_fits import (
     FEW_CLAIMS,
     MOST_BYTES,
@@ -48,6 +47,7 @@ from tonnage.scheduling.volumes.packing.pool_grades import (
     left_by_promises,
 )
 from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
+from tonnage.scheduling.volumes.packing.shared_pools import SharedView
 
 REMEMBERED: Final = 32
 """Questions whose answers are kept; a workload has few kinds of pods at a time."""
@@ -129,21 +129,19 @@ class Reading:
         self._has_slots = False
         """True if an object has, or had, a limited number of volumes."""
         self._table: npt.NDArray[np.void] = np.zeros(0, dtype=_COLUMNS)
-        self._changes = Changes(0)
-        self._memo: dict[tuple[Question, Sizes], tuple[int, Grades]] = {}
-        """Answers by object number, with the tick of the last change they include; most recently used last."""
-        self.grow(objects)
+        self._memo: dict[tuple[Question, Sizes], Grades] = {}
+        """Answers by object number; most recently used last."""
+        self._grow(objects)
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    def grow(self, objects: int) -> None:
+    def _grow(self, objects: int) -> None:
         """Make room for `objects` objects."""
         more = objects - len(self.rooms)
         self.rooms += [NO_ROOM] * more
         self._capacities += [None] * more
         self._told_bytes += [0] * more
         self._table = grown(self._table, objects)
-        self._changes.grow(objects)
         self._widen_pools(objects, self.pools.shape[1])
         self._memo.clear()
 
@@ -153,7 +151,9 @@ class Reading:
         self.pools = wider
 
     def write(self, number: int, capacity: CSIStorageCapacity | None) -> None:
-        """Write an object's figures into its row; None blanks the row."""
+        """Write an object's figures and holds into its row; None blanks the row."""
+        if number + 1 >= len(self.rooms):
+            self._grow(2 * len(self.rooms))
         room = self.policy.room_of(capacity) if capacity is not None else NO_ROOM
         if len(room.pools) > self.pools.shape[1]:
             self._widen_pools(len(self.pools), len(room.pools))
@@ -165,11 +165,6 @@ class Reading:
         self._table["slots"][number] = min(room.slots, MOST_BYTES)
         self._has_slots |= room.slots < UNBOUNDED
         self._told_bytes[number] = self.policy.scored_bytes(capacity) if capacity is not None else 0
-        self.write_holds(number)
-
-    def write_holds(self, number: int) -> None:
-        """Write an object's holds into its row."""
-        capacity = self._capacities[number]
         held = self.policy.held(capacity, ()) if capacity is not None else ()
         view = self.policy.shared(capacity, ()) if capacity is not None else None
         if view is None:
@@ -183,14 +178,15 @@ class Reading:
         else:
             self.held[number] = held
         promised = held or ()
-        limit = min(self.rooms[number].claim_limit_beside(promised), MOST_BYTES)
+        limit = min(room.claim_limit_beside(promised), MOST_BYTES)
         row = self._table[number]
         row["is_held"], row["is_shared"] = number in self.held, view is not None
         row["limit_beside"] = limit if held is not None else _NO_CLAIM
         row["slots_beside"] = row["slots"] - len(promised)
         row["promised"], row["largest_promised"] = min(sum(promised), MOST_BYTES), promised[0] if promised else 0
         row["scored"] = self._scored_beside(number, promised)
-        self._changes.note(number)
+        for answers in self._memo.values():
+            answers[number] = _UNKNOWN
 
     def choose_by(self, pool_policy: PoolPolicy) -> None:
         """Set how the driver chooses pools, and forget all answers."""
@@ -265,18 +261,13 @@ class Reading:
 
     def _answers(self, question: Question, sizes: Sizes) -> Grades:
         """The known answers by object number; `_UNKNOWN` for objects not asked yet or changed since."""
-        asked, changes = (question, sizes), self._changes
-        kept = self._memo.pop(asked, None)
-        if kept is None:
+        answers = self._memo.pop((question, sizes), None)
+        if answers is None:
             answers = np.full(len(self.rooms), _UNKNOWN, dtype=np.int8)
+            answers[-1] = Grade.NONE
             if len(self._memo) >= REMEMBERED:
                 del self._memo[next(iter(self._memo))]
-        else:
-            tick, answers = kept
-            if tick != changes.tick:
-                answers[changes.since(tick, len(answers))] = _UNKNOWN
-        answers[-1] = Grade.NONE
-        self._memo[asked] = changes.tick, answers
+        self._memo[question, sizes] = answers
         return answers
 
     # -- judging ------------------------------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.volumes.capacity.class_capacity import members_of
 from tonnage.scheduling.volumes.capacity.pools import Room
-from tonnage.scheduling.volumes.capacity.shared_view import SharedView
 from tonnage.scheduling.volumes.claim_sequences import claims_in_order
 from tonnage.scheduling.volumes.explain.account_entries import (
     Miss,
@@ -29,7 +28,7 @@ from tonnage.scheduling.volumes.explain.account_entries import (
 )
 from tonnage.scheduling.volumes.packing.pool_fits import UNBOUNDED, SearchBudget, Sizes, descending
 from tonnage.scheduling.volumes.packing.pool_grades import Grade
-from tonnage.scheduling.volumes.packing.shared_pools import shared_places
+from tonnage.scheduling.volumes.packing.shared_pools import SharedView, shared_places
 from tonnage.scheduling.volumes.reservations.holds import Hold
 
 

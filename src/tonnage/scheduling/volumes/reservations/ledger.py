@@ -21,7 +21,6 @@ from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass, VolumeAttachment
 from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.cluster.columns import row_numbers
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import either
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
@@ -41,22 +40,21 @@ class Ledger(PromiseBook):
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
-        self._stale_classes: set[str] = set()
+        self._is_stale = False
+        """True after objects came or rules changed: any promise may be charged elsewhere."""
         self._awaited: Collection[Key] = ()
         """Claims that are being assumed; `reserve` will charge them next."""
         self._node_tick = cluster.node_changes.tick
-        self._node_names = {row: name for name, row in cluster.row_of.items()}
-        """By row, the node's name at `_node_tick`: the row may belong to another node by now."""
         self._refusals.on_change.append(self._refusal_changed)
         self._meet_all()
         self._tell()  # before anyone listens: only later changes are news
         self._storage.on_change(PersistentVolumeClaim, self._claim_changed)
         self._storage.on_change(PersistentVolume, self._volume_changed)
         self._storage.on_change(CSIStorageCapacity, self._capacity_changed)
-        self._storage.on_change(StorageClass, self._class_changed)
-        self._storage.on_change(CSIDriver, self._driver_changed)
+        self._storage.on_change(StorageClass, self._rules_changed)
+        self._storage.on_change(CSIDriver, self._rules_changed)
         self._storage.on_change(VolumeAttachment, self._attachment_changed)
-        self._groups.on_change.append(self._stale_classes.update)
+        self._groups.on_change.append(self._rules_changed)
 
     # -- asking -------------------------------------------------------------------------------------------------------
 
@@ -203,25 +201,10 @@ class Ledger(PromiseBook):
 
     def _settle_stale(self) -> None:
         """Account for changed nodes, new objects and new rules. Costs two comparisons if there are none."""
-        if names := self._changed_nodes():
-            self._settle_all([record for record in self._records if record.claim.selected_node in names])
-        if self._stale_classes:
-            names = sorted(self._stale_classes)
-            self._stale_classes.clear()
-            for class_name in names:
-                self._settle_all(self._promises_of_class(class_name))
-
-    def _changed_nodes(self) -> Collection[str]:
-        """The names of nodes that came, went or changed since the last call."""
-        changes, cluster = self._cluster.node_changes, self._cluster
-        if self._node_tick == changes.tick:
-            return ()
-        rows = row_numbers(changes.since(self._node_tick, cluster.size)).tolist()
-        self._node_tick = changes.tick
-        before = [self._node_names.get(row, "") for row in rows]
-        now = [cluster.name(row) for row in rows]
-        self._node_names.update(zip(rows, now, strict=True))
-        return {*before, *now}
+        tick = self._cluster.node_changes.tick
+        if self._is_stale or self._node_tick != tick:
+            self._is_stale, self._node_tick = False, tick
+            self._settle_all(self._records)
 
     def _settle_all(self, promises: Iterable[Promise]) -> None:
         for promise in promises:
@@ -293,8 +276,7 @@ class Ledger(PromiseBook):
             if before is not None and is_refreshed:
                 self._figures.refreshed(before, new, is_elsewhere=is_moved)
             if is_moved:
-                # Other nodes mean other disks: the new figures cannot be compared with the old ones.
-                self._stale_classes.update(self._groups.classes_with(new.storage_class_name))
+                self._is_stale = True
             elif is_refreshed:
                 for promise in self._figures.shown_by_refresh(new, self._unshown(identity(new))):
                     promise.shown_by.add(identity(new))
@@ -309,9 +291,6 @@ class Ledger(PromiseBook):
         self._settle_all(self._records.of(PersistentVolume, either(old, new).spec.source.persistent_volume_name))
         self._tell()
 
-    def _class_changed(self, old: StorageClass | None, new: StorageClass | None) -> None:
-        self._stale_classes.update(storage_class.name for storage_class in (old, new) if storage_class is not None)
-
-    def _driver_changed(self, old: CSIDriver | None, new: CSIDriver | None) -> None:
-        names = {driver.name for driver in (old, new) if driver is not None}
-        self._stale_classes.update(each.name for each in self._storage.classes.values() if each.provisioner in names)
+    def _rules_changed(self, *_: object) -> None:
+        """A class, a driver or a capacity group changed."""
+        self._is_stale = True

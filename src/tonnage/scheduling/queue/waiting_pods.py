@@ -1,4 +1,4 @@
-"""Pods that fit nowhere, until an event comes that the plugins which refused them registered for.
+"""A pod in the queue, and pods that fit nowhere, until an event comes that the plugins which refused them asked for.
 
     refused by            sign                       needs            pods, in the queue's order
     NodeResourcesFit      2 CPU                      cpu 2000m        web-0, web-1, web-2, …
@@ -9,8 +9,8 @@ pod without a sign is a class by itself. Classes are indexed by refusing plugin 
 at classes it may be enough for. Classes without known needs, and those that preemption may help, are always looked at.
 A gated pod is indexed under its gate only. (kube-scheduler signs pods as well: KEP-5598.)
 
-`HintTable` has the plugins that registered for an event, and asks the hints of those that block a pod whether the event
-is worth another attempt. Mirrors PriorityQueue.isPodWorthRequeuing.
+`QueuedPod` is a pod in the queue, with what the queue remembers of its attempts: others read it, and return it.
+Instants are seconds of the clock's `monotonic()`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,115 @@ from tonnage.keyed import KeyedHeap, Shelf
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Key
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, HintFn, is_for_mounted_claims
+from tonnage.scheduling.events import ClusterEvent
 from tonnage.scheduling.framework import EventHint, PreEnqueuePlugin
-from tonnage.scheduling.queue.queued_pod import QueuedPod
+
+SortKey: TypeAlias = Callable[[PodInfo, float], Any]
+"""(pod, when it was queued) -> a sort key; the smallest is tried first. Like QueueSortPlugin.sort_key."""
+
+
+def by_priority(pod: PodInfo, queued_at: float) -> tuple[int, float]:
+    """Highest priority first; among equals, the longest waiting. Like PrioritySort."""
+    return -pod.priority, queued_at
+
+
+def uid_of(pod: Pod) -> str:
+    """The pod's uid. A pod from a file may have none; then its key, as in PodInfo."""
+    return pod.metadata.uid or pod.key
+
+
+def is_over(pod: PodInfo, known: Pod | None) -> bool:
+    """True if a pod no longer waits: it is gone, terminating, replaced by another of its name, or has its node.
+    `known`: the API's current pod of its name."""
+    if known is None or uid_of(known) != pod.uid:
+        return True
+    return known.metadata.is_terminating or bool(known.spec.node_name)
+
+
+class LeftBehind(NamedTuple):
+    """What the last attempt to place a pod left behind. Set by the code that tried it."""
+
+    tried_on: str = ""
+    """The nominated node, or the node that the attempt chose; empty for neither."""
+    refused_on: str = ""
+    """The nominated node that refused it, or the chosen node that it did not reach, if no terminating pod there would
+    help. No room is held there. Empty if there is none."""
+    is_like_others: bool = False
+    """True if pods refused by the same plugins, and alike to them, would get the same decision."""
+
+
+_NOTHING_LEFT: Final = LeftBehind()
+
+
+@dataclass(slots=True, eq=False)
+class QueuedPod:
+    """A pod that waits to be placed, or is being placed. `unschedulable_count` grows when plugins refuse the pod;
+    `consecutive_errors` on errors, and restarts with the next refusal. `attempts` counts pops."""
+
+    info: PodInfo
+    queued_at: float
+    """When it was last queued, after its creation or a failed attempt."""
+    sequence: int
+    """Orders pods queued at the same instant."""
+    attempts: int = 0
+    unschedulable_count: int = 0
+    consecutive_errors: int = 0
+    initial_attempt_at: float | None = None
+    """When it could first be tried, after its gates."""
+    unschedulable_plugins: frozenset[str] = frozenset()
+    """The plugins that refused it, at the last attempt or before it could be queued."""
+    pending_plugins: frozenset[str] = frozenset()
+    """Plugins that wait for somebody else to act: when one is satisfied, the pod skips its backoff."""
+    gating_plugin: str = ""
+    backoff_until: float | None = None
+    """The start of the second in which its backoff ends; None until it is computed."""
+    flushed_at: float | None = None
+    """When it was moved because it had waited too long; None if not since its last attempt."""
+    left_behind: LeftBehind = _NOTHING_LEFT
+
+    @property
+    def pod(self) -> Pod:
+        return self.info.pod
+
+    @property
+    def uid(self) -> str:
+        return self.info.uid
+
+    @property
+    def profile(self) -> str:
+        return self.info.pod.spec.scheduler_name
+
+    @property
+    def rejectors(self) -> frozenset[str]:
+        """Every plugin that blocks it; empty after an error."""
+        return self.unschedulable_plugins | self.pending_plugins
+
+    @property
+    def is_gated(self) -> bool:
+        """True if a PreEnqueue plugin blocks it from being tried."""
+        return bool(self.gating_plugin)
+
+    def waiting_since(self) -> float:
+        """Since when nothing has moved it: its last attempt, or its last flush without success."""
+        return self.queued_at if self.flushed_at is None else max(self.queued_at, self.flushed_at)
+
+    def failed(
+        self, at: float, sequence: int, *, unschedulable_plugins: frozenset[str], pending_plugins: frozenset[str]
+    ) -> None:
+        """Record how an attempt ended; without plugins it was an error. The pod is queued again."""
+        self.unschedulable_plugins, self.pending_plugins = unschedulable_plugins, pending_plugins
+        if self.rejectors:
+            self.unschedulable_count += 1
+            self.consecutive_errors = 0
+        else:
+            self.consecutive_errors += 1
+        self.queued_at, self.sequence = at, sequence
+        self.backoff_until = self.flushed_at = None
+        self.gating_plugin = ""
+
+    def __repr__(self) -> str:
+        return f"QueuedPod({self.info.key}, attempts={self.attempts})"
+
 
 PreCheck: TypeAlias = Callable[[Pod], bool]
 """Which waiting pods an event may concern."""
@@ -64,78 +170,6 @@ class QueueingRules:
 
     pre_enqueue: Sequence[PreEnqueuePlugin] = ()
     hints: Mapping[str, Sequence[EventHint]] = field(default_factory=dict)
-
-
-_NOBODY: Final[frozenset[str]] = frozenset()
-
-Caring: TypeAlias = Mapping[str, Sequence[HintFn | None]]
-"""Plugins that registered for an event, with their hints."""
-
-
-class HintTable:
-    """The hints of one profile, by event."""
-
-    def __init__(self, rules: QueueingRules, on_plugin_error: PluginErrorHook) -> None:
-        self._rules = rules
-        self._on_plugin_error = on_plugin_error
-        self._caring: dict[tuple[EventResource, ActionType, bool], Caring] = {}
-
-    def caring(self, event: ClusterEvent, *, for_any: bool = False) -> Caring:
-        """The plugins that registered for the event, with their hints. `for_any`: without the hints that are only for
-        pods which mount a claim of the event."""
-        key = (event.resource, event.action, for_any)
-        if key not in self._caring:
-            hints = {
-                plugin: [
-                    hint
-                    for mask, hint in registered
-                    if mask.covers(event) and not (for_any and hint is not None and is_for_mounted_claims(hint))
-                ]
-                for plugin, registered in self._rules.hints.items()
-            }
-            self._caring[key] = {plugin: found for plugin, found in hints.items() if found}
-        return self._caring[key]
-
-    def worth(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> Requeue:
-        """Whether the event is worth another attempt. A pod that met an error always is, and a wildcard asks no plugin.
-        Without backoff if a plugin that says so was only waiting for somebody to act."""
-        if event.is_wildcard:
-            return Requeue.AFTER_BACKOFF
-        return self.answer(queued, self.caring(event), event, old, new)[0]
-
-    def worth_since(self, queued: QueuedPod, events: Iterable[RecordedEvent]) -> Requeue:
-        """Whether any of the events that came during a refused attempt is worth another one."""
-        best = Requeue.NOT
-        for seen in events:
-            if seen.pre_check is not None and not seen.pre_check(queued.pod):
-                continue
-            how = self.worth(queued, seen.event, seen.old, seen.new)
-            if how is Requeue.AT_ONCE or (how is Requeue.AFTER_BACKOFF and not queued.pending_plugins):
-                return how
-            best = Requeue.AFTER_BACKOFF if how is Requeue.AFTER_BACKOFF else best
-        return best
-
-    def answer(
-        self, queued: QueuedPod, caring: Caring, event: ClusterEvent, old: Any, new: Any
-    ) -> tuple[Requeue, frozenset[str]]:
-        """Whether the event is worth another attempt, and which of these plugins say so."""
-        refused_by, pending = queued.unschedulable_plugins, queued.pending_plugins
-        if not refused_by and not pending:
-            return Requeue.AFTER_BACKOFF, _NOBODY
-        saying: list[str] = []
-        for plugin, hints in caring.items():
-            if plugin not in refused_by and plugin not in pending:
-                continue
-            try:
-                if not any(hint is None or hint(queued.info, event, old, new) is QUEUE for hint in hints):
-                    continue
-            except Exception as exc:
-                # One attempt too many is better than a pod that is never tried again.
-                self._on_plugin_error(plugin, queued, exc)
-            if plugin in pending:
-                return Requeue.AT_ONCE, frozenset((plugin,))
-            saying.append(plugin)
-        return (Requeue.AFTER_BACKOFF, frozenset(saying)) if saying else (Requeue.NOT, _NOBODY)
 
 
 Needs: TypeAlias = Mapping[Hashable, int]
