@@ -6,6 +6,7 @@ which takes a second. A test parses every example with its command.
 
 from __future__ import annotations
 
+import inspect
 import shutil
 import textwrap
 from importlib import import_module
@@ -262,7 +263,8 @@ class LazyCommands(SuggestingGroup):
 def documented(command: click.Command, name: str) -> click.Command:
     """Put the command's line before its help and its examples after it, once."""
     if getattr(command, "_documented_as", None) != name:
-        command.help = "\n\n".join(filter(None, [_HELP.get(name), command.help]))
+        told = inspect.cleandoc(command.help or "")  # a docstring's lines are indented before Python 3.13
+        command.help = "\n\n".join(filter(None, [_HELP.get(name), told]))
         program = "kubectl tonnage" if _called_by_kubectl() else "tonnage"
         command.epilog = "\n\n".join(filter(None, [command.epilog, examples_of(name, program)])) or None
         command._documented_as = name  # type: ignore[attr-defined]

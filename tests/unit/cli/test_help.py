@@ -76,6 +76,13 @@ def test_every_command_has_examples_and_its_help_shows_them(monkeypatch, capsys,
     assert out.count("Examples:") == 1
 
 
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_the_text_of_a_help_has_one_margin(monkeypatch, capsys, name):
+    _, out, _ = told(monkeypatch, capsys, name, "--help")
+    text = out.partition("\n\n")[2].partition("\n\nOptions:")[0]
+    assert not [line for line in text.splitlines() if re.search(r"\S {2,}\S|^ {3,}", line)]
+
+
 @pytest.mark.parametrize("line", [line for lines in EXAMPLES.values() for line in lines])
 def test_the_examples_parse(line):
     words = shlex.split(line.removeprefix("source <(").rstrip(")"))
