@@ -77,7 +77,7 @@ INNER_ROWS: dict[str, Rows] = {
         ("go_text", "schema"),
         ("validation",),
         ("admit", "api_errors", "strategy"),
-        ("access", "deletion", "patches", "protobuf", "quota"),
+        ("access", "deletion", "patches", "protobuf"),
         ("apply", "subresources"),
         ("custom",),
         ("kinds",),

@@ -3,7 +3,7 @@
 Quotas are charged before an object is stored, so that two concurrent requests cannot both take the last of it. All
 quotas of the namespace are checked first, then each is written with the store's optimistic lock; a refusal half-way, or
 an object that is not stored after all, gives everything back. Upstream: the admission plugin ResourceQuota. The rules
-are in `documents/quota.py`; `controllers/namespaces/resource_quotas.py` counts again.
+are in `documents/kinds/resource_quota.py`; `controllers/namespaces/resource_quotas.py` counts again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tonnage.apiserver.event_loop import on_loop
 from tonnage.apiserver.stored_documents import encoder
 from tonnage.clock import Clock
 from tonnage.documents import api_errors
-from tonnage.documents.quota import charge, is_counted, may_use_more, with_used
+from tonnage.documents.kinds.resource_quota import charge, is_counted, may_use_more, with_used
 from tonnage.documents.validation.resources import Amounts
 from tonnage.errors import ApiError
 from tonnage.keyed import KeyedLocks

@@ -15,10 +15,14 @@ from typing import Final, Protocol
 from tonnage.documents.api_errors import forbidden, forbidden_pod, not_found
 from tonnage.documents.kinds.limit_range import broken_limits, give_defaults
 from tonnage.documents.kinds.pods.pod_defaults import tolerate_node_trouble
-from tonnage.documents.kinds.runtime_class import obey_runtime_class, refuse_foreign_overhead, refuse_unknown_class
-from tonnage.documents.kinds.scheduling_kinds import SYSTEM_PRIORITIES
+from tonnage.documents.kinds.scheduling_kinds import (
+    SYSTEM_PRIORITIES,
+    obey_runtime_class,
+    refuse_foreign_overhead,
+    refuse_unknown_class,
+)
 from tonnage.documents.kinds.storage.persistent_volume_claim import resize_refusal
-from tonnage.documents.kinds.storage.storage_class import default_class_for
+from tonnage.documents.kinds.storage.storage_kinds import default_class_for
 from tonnage.errors import Cause
 from tonnage.objects.core_v1 import class_name_in
 from tonnage.objects.core_v1.node import REGION, ZONE

@@ -7,18 +7,9 @@ from __future__ import annotations
 
 from typing import ClassVar, TypedDict
 
+from tonnage import errors
 from tonnage.documents.schema import ShapedResource
-from tonnage.errors import (
-    AlreadyExists,
-    ApiError,
-    BadRequest,
-    Cause,
-    Conflict,
-    Forbidden,
-    Invalid,
-    NotFound,
-    RequestEntityTooLarge,
-)
+from tonnage.errors import ApiError, Conflict
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, invalid_object
 from tonnage.objects.resources import BY_PLURAL, Resource
@@ -37,8 +28,8 @@ class UnknownReason(ApiError):
 def too_much(exceeded: BudgetExceeded) -> ApiError:
     """The answer to a body that expands to too much: 413, or as upstream 400 if it nests too deeply."""
     if exceeded.is_depth:
-        return BadRequest(f"exceeded max depth: {exceeded.message}")
-    return RequestEntityTooLarge(f"Request entity too large: {exceeded.message}")
+        return errors.BadRequest(f"exceeded max depth: {exceeded.message}")
+    return errors.RequestEntityTooLarge(f"Request entity too large: {exceeded.message}")
 
 
 class About(TypedDict):
@@ -53,13 +44,13 @@ def about(resource: Resource, name: str) -> About:
     return {"group": resource.group, "kind": resource.plural, "name": name}
 
 
-def not_found(resource: Resource, name: str) -> NotFound:
-    return NotFound(f'{resource.qualified} "{name}" not found', **about(resource, name))
+def not_found(resource: Resource, name: str) -> errors.NotFound:
+    return errors.NotFound(f'{resource.qualified} "{name}" not found', **about(resource, name))
 
 
-def already_exists(resource: Resource, name: str, *, is_terminating: bool = False) -> AlreadyExists:
+def already_exists(resource: Resource, name: str, *, is_terminating: bool = False) -> errors.AlreadyExists:
     told = f'{resource.qualified} "{name}" already exists'
-    return AlreadyExists(f"object is being deleted: {told}" if is_terminating else told, **about(resource, name))
+    return errors.AlreadyExists(f"object is being deleted: {told}" if is_terminating else told, **about(resource, name))
 
 
 def conflict(resource: Resource, name: str, why: str) -> Conflict:
@@ -88,14 +79,14 @@ def precondition_failed(
     )
 
 
-def forbidden(resource: Resource, name: str, why: str, *causes: Cause) -> Forbidden:
+def forbidden(resource: Resource, name: str, why: str, *causes: errors.Cause) -> errors.Forbidden:
     what = f'{resource.qualified} "{name}"' if name else resource.qualified
-    return Forbidden(f"{what} is forbidden: {why}", causes=causes, **about(resource, name))
+    return errors.Forbidden(f"{what} is forbidden: {why}", causes=causes, **about(resource, name))
 
 
-def forbidden_pod(pod: Doc, why: str) -> Forbidden:
+def forbidden_pod(pod: Doc, why: str) -> errors.Forbidden:
     return forbidden(_PODS, pod["metadata"].get("name") or pod["metadata"].get("generateName", ""), why)
 
 
-def invalid(resource: Resource, name: str, errors: Errors) -> Invalid:
+def invalid(resource: Resource, name: str, errors: Errors) -> errors.Invalid:
     return invalid_object(resource.stored.group, resource.kind, name, errors)

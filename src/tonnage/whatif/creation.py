@@ -21,7 +21,7 @@ import msgspec
 from tonnage.clock import Clock, SystemClock
 from tonnage.documents.admission import SYSTEM_PRIORITY_CLASSES, Admission
 from tonnage.documents.creation import CreationOptions, Creator, NameGenerator
-from tonnage.documents.quota import charge, with_used
+from tonnage.documents.kinds.resource_quota import charge, with_used
 from tonnage.errors import Forbidden, Invalid, TonnageError
 from tonnage.gates import Gates
 from tonnage.objects import codec

@@ -9,7 +9,7 @@ import pytest
 
 from tonnage.clock import SystemClock
 from tonnage.documents.kinds import strategies
-from tonnage.documents.quota import (
+from tonnage.documents.kinds.resource_quota import (
     charge,
     is_about,
     is_same_status,

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
-from tonnage.documents.kinds.storage.storage_class import is_default_class
+from tonnage.documents.kinds.storage.storage_kinds import is_default_class
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import class_name_in
 from tonnage.objects.document import Doc, dig

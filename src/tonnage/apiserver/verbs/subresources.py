@@ -22,7 +22,7 @@ from tonnage.documents import subresources
 from tonnage.documents.admission import carry_topology
 from tonnage.documents.admit import Malformed, admit
 from tonnage.documents.custom.custom_resource import CustomResource
-from tonnage.documents.kinds.namespace import finalize
+from tonnage.documents.kinds.config import finalize
 from tonnage.documents.schema import schema_of_resource
 from tonnage.documents.subresources import apply_custom_scale, apply_scale, custom_scale_of, scale_of
 from tonnage.errors import ApiError, BadRequest, Conflict

@@ -12,7 +12,7 @@ from tonnage import logs
 from tonnage.client.cache import Indexer
 from tonnage.client.discovered_kinds import metadata_class, wait_for_served_resources
 from tonnage.controllers.controller_context import ControllerContext, QueueController, namespace_of
-from tonnage.documents.quota import is_counted, is_same_status, names_for, recounted
+from tonnage.documents.kinds.resource_quota import is_counted, is_same_status, names_for, recounted
 from tonnage.errors import NotFound
 from tonnage.objects.core_v1 import ResourceQuota
 from tonnage.objects.document import Doc, same

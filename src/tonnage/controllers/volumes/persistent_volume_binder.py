@@ -30,7 +30,7 @@ from tonnage.controllers.controller_context import (
     claim_of_volume,
 )
 from tonnage.controllers.volumes.attach_detach import is_pod_terminated
-from tonnage.documents.kinds.storage.storage_class import default_class_for
+from tonnage.documents.kinds.storage.storage_kinds import default_class_for
 from tonnage.errors import TonnageError
 from tonnage.objects.codec import to_doc
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod

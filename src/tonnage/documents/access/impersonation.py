@@ -25,17 +25,8 @@ from urllib.parse import unquote_to_bytes
 from tonnage.documents.access.attributes import Attributes, Authorizer, forbidden
 from tonnage.documents.go_text import quoted
 from tonnage.errors import BadRequest, Forbidden
-from tonnage.objects import field_errors, names
-from tonnage.objects.users import (
-    ANONYMOUS,
-    AUTHENTICATED,
-    MASTERS,
-    NODES,
-    UNAUTHENTICATED,
-    User,
-    service_account_groups,
-    split_service_account,
-)
+from tonnage.objects import field_errors, names, users
+from tonnage.objects.users import User
 
 _PREFIX: Final = "impersonate-"
 _USER, _UID, _GROUP, _EXTRA = "impersonate-user", "impersonate-uid", "impersonate-group", "impersonate-extra-"
@@ -111,20 +102,20 @@ class _Attempt:
             self._check(self._about("uids", self.wanted.uid, group=_API))
         self._check_groups()
         self._check_extra()
-        if user.name == ANONYMOUS:
-            return _in_group(user, UNAUTHENTICATED)
-        return user if UNAUTHENTICATED in user.groups else _in_group(user, AUTHENTICATED)
+        if user.name == users.ANONYMOUS:
+            return _in_group(user, users.UNAUTHENTICATED)
+        return user if users.UNAUTHENTICATED in user.groups else _in_group(user, users.AUTHENTICATED)
 
     def _by_name(self) -> User:
         user = self.wanted
         asked = self._about("users", user.name)
-        node, account = _node_of(user.name), split_service_account(user.name)
+        node, account = _node_of(user.name), users.split_service_account(user.name)
         if self.mode and node:
-            asked, user = replace(asked, resource="nodes", name=node), replace(user, groups=(NODES,))
+            asked, user = replace(asked, resource="nodes", name=node), replace(user, groups=(users.NODES,))
         elif account is not None:
             asked = replace(asked, resource="serviceaccounts", namespace=account[0], name=account[1])
             if not user.groups:
-                user = replace(user, groups=service_account_groups(account[0]))
+                user = replace(user, groups=users.service_account_groups(account[0]))
         self._check(asked)
         return user
 
@@ -132,8 +123,8 @@ class _Attempt:
         about, groups = self._about("groups", ""), self.wanted.groups
         if self.mode and "" in groups:
             raise forbidden(about, "impersonating the empty string group is not allowed")
-        if self.mode and MASTERS in groups:
-            raise forbidden(replace(about, name=MASTERS), "impersonating the system:masters group is not allowed")
+        if self.mode and users.MASTERS in groups:
+            raise forbidden(replace(about, name=users.MASTERS), "impersonating the system:masters group is not allowed")
         if self.mode and len(groups) >= _MANY and self._allows(replace(about, name="*")):
             return
         for group in groups:
@@ -182,7 +173,7 @@ def _node_of(name: str) -> str:
 
 
 def _is_account(user: User) -> bool:
-    return split_service_account(user.name) is not None
+    return users.split_service_account(user.name) is not None
 
 
 def _is_own_node(wanted: User, requester: User) -> bool:

@@ -21,31 +21,10 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from tonnage.documents import go_text
-from tonnage.documents.apply.field_set import (
-    Path,
-    Tree,
-    contains,
-    difference,
-    intersection,
-    path_text,
-    paths,
-    union,
-    without,
-)
+from tonnage.documents.apply import field_set, managed_fields
+from tonnage.documents.apply.field_set import Path, Tree, difference, path_text, union, without
 from tonnage.documents.apply.field_walk import LEAF, Entries, ListShape, Shape, UnnamedItem, list_shape, shape_of
-from tonnage.documents.apply.managed_fields import (
-    NEVER_OWNED,
-    NOTHING,
-    FieldOwner,
-    Managed,
-    Owned,
-    applier,
-    read_entries,
-    record_update,
-    take_away,
-    updater,
-    write_entries,
-)
+from tonnage.documents.apply.managed_fields import NOTHING, FieldOwner, Managed, Owned, take_away, updater
 from tonnage.documents.patches.json_patch import PatchFailed
 from tonnage.documents.schema import ListOf, MapOf, Scalar, Struct, Type
 from tonnage.errors import BadRequest, Cause, Conflict
@@ -87,11 +66,11 @@ def apply(
     if live:
         before = {**live, "metadata": {**live.get("metadata", {})}}
         before["metadata"].pop("managedFields", None)
-    managed = read_entries(dig(live or {}, "metadata", "managedFields") or ())
+    managed = managed_fields.read_entries(dig(live or {}, "metadata", "managedFields") or ())
     if live is not None and not managed:
         _adopt(struct, managed, before, updater(BEFORE_FIRST_APPLY, api_version, subresource), now, reset_fields)
 
-    owner = applier(manager, subresource)
+    owner = managed_fields.applier(manager, subresource)
     last = managed.get(owner)
     stated = without(shape_of(struct).leaves(config) or {}, reset_fields)
     managed[owner] = Owned(stated, api_version, last.time if last else "")
@@ -106,12 +85,12 @@ def apply(
         conflicts = _conflicts(managed, changed, owner, same)
         if conflicts and manager == KUBECTL:
             pardoned = unchanged_since(struct, before, api_version)
-            conflicts = [conflict for conflict in conflicts if not contains(pardoned, conflict[1])]
+            conflicts = [conflict for conflict in conflicts if not field_set.contains(pardoned, conflict[1])]
         if conflicts:
             raise _conflict_error(conflicts)
     take_away(managed, union(changed, without(removed, reset_fields)), api_versions=same, spare=owner)
     owned = managed.pop(owner, None)
-    fields = difference(owned.fields, NEVER_OWNED) if owned else NOTHING
+    fields = difference(owned.fields, managed_fields.NEVER_OWNED) if owned else NOTHING
     if owned and fields:  # its time moves only if the object changed
         managed[owner] = Owned(fields, owned.api_version, now if after != before else owned.time)
 
@@ -120,7 +99,7 @@ def apply(
         result["metadata"] = {}
     if manager == KUBECTL:
         renew(result, config)
-    write_entries(result, managed)
+    managed_fields.write_entries(result, managed)
     return result
 
 
@@ -148,7 +127,7 @@ def _kind_told(doc: Doc) -> str:
 def _adopt(struct: Struct, managed: Managed, doc: Doc, owner: FieldOwner, now: str, reset_fields: Tree) -> None:
     """Record every field of an untracked object as owned by `owner`."""
     try:
-        record_update(struct, managed, old={}, new=doc, owner=owner, now=now, reset_fields=reset_fields)
+        managed_fields.record_update(struct, managed, old={}, new=doc, owner=owner, now=now, reset_fields=reset_fields)
     except UnnamedItem as exc:
         # `track_update` leaves objects with such items untracked, so only here they are met.
         raise PatchFailed(
@@ -170,7 +149,7 @@ def _prune(shape: Shape, merged: Doc, owned: Tree, last: Tree) -> Doc:
     kept = union(set_by(shape.remove(merged, applied)), shape.named(owned))
     pruned = shape.remove(merged, difference(everything, kept))
     lost = difference(everything, set_by(pruned))
-    return shape.remove(merged, intersection(lost, applied)) or {}
+    return shape.remove(merged, field_set.intersection(lost, applied)) or {}
 
 
 def _conflicts(
@@ -180,7 +159,7 @@ def _conflicts(
         (owner, path)
         for owner, owned in sorted(managed.items(), key=lambda item: item[0])
         if owner != applying and owned.api_version in api_versions
-        for path in paths(intersection(owned.fields, changed))
+        for path in field_set.paths(field_set.intersection(owned.fields, changed))
     ]
 
 

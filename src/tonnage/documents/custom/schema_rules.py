@@ -15,16 +15,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tonnage.documents.admit import Malformed
+from tonnage.documents.custom import structural
 from tonnage.documents.custom.pruning import coerce_value, prune_value
-from tonnage.documents.custom.structural import (
-    EMBEDDED,
-    META_FIELDS,
-    PRESERVE,
-    Structural,
-    compile_schema,
-    step,
-    structural_errors,
-)
+from tonnage.documents.custom.structural import Structural, step
 from tonnage.documents.custom.validation import ABSENT, Rules, embedded_errors
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.field_errors import Errors, FieldError, Wrong, forbidden, invalid, required, unsupported
@@ -48,7 +41,7 @@ def openapi_schema_errors(schema: Doc, path: str) -> Errors:
         isinstance(each.get("items"), list) or any(word in each for word in _UNSUPPORTED)
         for each, _ in walk_schema(schema, path)
     ):
-        structure = structural_errors(schema, path)
+        structure = structural.structural_errors(schema, path)
         errors += structure or default_errors(schema, path)
     errors += _keyword_errors(schema, path, _Context(is_root=True))
     if not errors:
@@ -81,10 +74,10 @@ def _keyword_errors(schema: Doc, path: str, context: _Context) -> Wrong:
             inside = replace(here, no_defaults="inside additionalProperties applying to object metadata")
             below = inside if context.in_metadata else here
             yield from _keyword_errors(additional, f"{path}.additionalProperties", below)
-    is_resource = context.is_root or bool(schema.get(EMBEDDED))
+    is_resource = context.is_root or bool(schema.get(structural.EMBEDDED))
     for name, below_schema in properties.items():
         below = here
-        if is_resource and name in META_FIELDS:
+        if is_resource and name in structural.META_FIELDS:
             below = replace(here, in_metadata=True)
             if context.is_root:
                 below = replace(below, no_defaults=f"in top-level {name}")
@@ -109,19 +102,19 @@ def _own_keyword_errors(schema: Doc, path: str, context: _Context) -> Wrong:
         yield unsupported(f"{path}.type", kind, TYPES)
     has_default = schema.get("default") is not None and context.no_defaults is not None
     is_list = isinstance(schema.get("items"), list) and bool(schema["items"])
-    is_embedded = context.in_metadata and bool(schema.get(EMBEDDED))
+    is_embedded = context.in_metadata and bool(schema.get(structural.EMBEDDED))
     for word, is_wrong, told in (
         ("default", has_default, f"must not be set {context.no_defaults}"),
         *((word, word in schema, f"{word} is not supported") for word in _UNSUPPORTED),
         ("type", kind == "null", "type cannot be set to null, use nullable as an alternative"),
         ("items", is_list, "items must be a schema object and not an array"),
-        (EMBEDDED, is_embedded, "must not be used inside of resource meta"),
+        (structural.EMBEDDED, is_embedded, "must not be used inside of resource meta"),
         ("uniqueItems", bool(schema.get("uniqueItems")), _QUADRATIC),
     ):
         if is_wrong:
             yield forbidden(f"{path}.{word}", told)
-    if schema.get(PRESERVE) is False:
-        yield invalid(f"{path}.{PRESERVE}", False, "must be true or undefined")
+    if schema.get(structural.PRESERVE) is False:
+        yield invalid(f"{path}.{structural.PRESERVE}", False, "must be true or undefined")
 
 
 # -- lists and maps ---------------------------------------------------------------------------------------------------
@@ -234,7 +227,7 @@ def _has_newlines(text: str) -> bool:
 def default_errors(schema: Doc, path: str) -> Errors:
     """Defaults that the schema would refuse or prune. The schema must be structural."""
     errors: Errors = []
-    for node, where in _nodes(compile_schema(schema), path):
+    for node, where in _nodes(structural.compile_schema(schema), path):
         if node.default is None:
             continue
         at = f"{where}.default"

@@ -24,21 +24,9 @@ from tonnage.documents.go_text import plain
 from tonnage.documents.patches.json_patch import equal
 from tonnage.documents.schema import schema_of
 from tonnage.documents.validation.metadata import validate_object_meta
-from tonnage.objects import names
+from tonnage.objects import field_errors, names
 from tonnage.objects.document import Doc, copy
-from tonnage.objects.field_errors import (
-    Errors,
-    FieldError,
-    Wrong,
-    duplicate,
-    go_value,
-    invalid,
-    required,
-    too_long,
-    too_many,
-    type_invalid,
-    unsupported,
-)
+from tonnage.objects.field_errors import Errors, FieldError, Wrong, duplicate, go_value, invalid, required, type_invalid
 from tonnage.objects.texts.go_regexp import GoRegexp, compile_go
 
 _SORTED = msgspec.json.Encoder(order="sorted")
@@ -151,7 +139,7 @@ class Rules:
         elif kind is list:
             self._check_items(value, old, path, base, outcome)
         if self._choices and (value is None or _identity(value) not in self._known_choices):
-            outcome.errors.append(unsupported(at(base, path), value, self._choices))
+            outcome.errors.append(field_errors.unsupported(at(base, path), value, self._choices))
         if kind is dict:
             self._check_fields(value, old, path, base, outcome)
 
@@ -175,7 +163,7 @@ class Rules:
     def _check_text(self, value: str, path: str, base: str, outcome: SchemaOutcome) -> None:
         longest, shortest = self._schema.get("maxLength"), self._schema.get("minLength")
         if longest is not None and len(value) > longest:
-            outcome.errors.append(too_long(at(base, path), longest))
+            outcome.errors.append(field_errors.too_long(at(base, path), longest))
         elif shortest is not None and len(value) < shortest:
             told = f"{path} in body should be at least {shortest} chars long"
             outcome.errors.append(invalid(at(base, path), value, told))
@@ -241,7 +229,7 @@ class Rules:
         if fewest is not None and count < fewest:
             yield invalid(at(base, path), count, f"{path} in body should have at least {fewest} {what}")
         if most is not None and count > most:
-            yield too_many(at(base, path), count, most)
+            yield field_errors.too_many(at(base, path), count, most)
 
     def _check_combination(self, value: Any, old: Any, path: str, base: str, outcome: SchemaOutcome) -> None:
         """`allOf`, `anyOf`, `oneOf` and `not`."""

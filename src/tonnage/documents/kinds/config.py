@@ -1,22 +1,89 @@
-"""ConfigMap, Secret and ServiceAccount.
+"""Namespace, ConfigMap, Secret and ServiceAccount.
 
-Sizes are bytes as stored: of text its UTF-8, of base64 the decoded bytes. The shape of well-known Secret types is
-checked, but not whether a key fits its certificate.
+Deletion makes a namespace Terminating, and it goes when its finalizers are empty (`finalize`). Sizes are bytes as
+stored: of text its UTF-8, of base64 the decoded bytes. The shape of well-known Secret types is checked, but not whether
+a key fits its certificate.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import ClassVar
 
-from tonnage.documents.strategy import Strategy
+from tonnage.documents.strategy import Strategy, fill
+from tonnage.documents.validation.metadata import validate_qualified_finalizer
 from tonnage.objects import names
-from tonnage.objects.document import Doc, same
-from tonnage.objects.field_errors import Errors, forbidden, invalid, required, too_long
-from tonnage.objects.field_rules import immutable, sentences
+from tonnage.objects.document import Doc, copy, same
+from tonnage.objects.field_errors import Errors, forbidden, invalid, invalid_object, required, too_long
+from tonnage.objects.field_rules import each, immutable, sentences
 from tonnage.objects.texts.decode_budget import REQUEST, Budget, BudgetExceeded
 from tonnage.objects.texts.json_text import read_json
+
+_NAME_LABEL = "kubernetes.io/metadata.name"
+_FINALIZER = "kubernetes"
+
+
+class NamespaceStrategy(Strategy):
+    name_rule: ClassVar[Callable[[str], list[str]]] = staticmethod(names.dns_label)
+    selectable = ("status.phase",)
+    new_status: ClassVar[Doc] = {"phase": "Active"}
+
+    def default(self, doc: Doc) -> None:
+        """Every namespace has its name as a label, so that selectors can select namespaces by name."""
+        metadata = doc["metadata"]
+        if metadata.get("name"):
+            metadata["labels"] = {**metadata.get("labels", {}), _NAME_LABEL: metadata["name"]}
+        fill(doc, {"status": {"phase": "Active"}})
+
+    def prepare_create(self, doc: Doc) -> None:
+        super().prepare_create(doc)
+        finalizers = doc.setdefault("spec", {}).get("finalizers", [])
+        if _FINALIZER not in finalizers:
+            doc["spec"]["finalizers"] = [*finalizers, _FINALIZER]
+
+    def validate(self, doc: Doc) -> Errors:
+        """As upstream, the path has no index."""
+        finalizers = doc.get("spec", {}).get("finalizers", ())
+        return [error for finalizer in finalizers for error in _validate_finalizer(finalizer, "spec.finalizers")]
+
+    def prepare_update(self, new: Doc, old: Doc) -> None:
+        super().prepare_update(new, old)
+        spec = new.setdefault("spec", {})
+        spec.pop("finalizers", None)
+        if old.get("spec", {}).get("finalizers"):
+            spec["finalizers"] = list(old["spec"]["finalizers"])
+
+    def validate_status(self, new: Doc, old: Doc) -> Errors:
+        """Active until it is deleted, Terminating from then on."""
+        phase = new.get("status", {}).get("phase", "")
+        is_going = "deletionTimestamp" in new["metadata"]
+        wanted = "Terminating" if is_going else "Active"
+        told = f"may only be '{wanted}' if `deletionTimestamp` is {'not ' if is_going else ''}empty"
+        return [] if phase == wanted else [invalid("status.Phase", phase, told)]
+
+    def holds_back_deletion(self, doc: Doc) -> bool:
+        return bool(doc.get("spec", {}).get("finalizers"))
+
+    def prepare_deletion(self, doc: Doc) -> None:
+        doc.setdefault("status", {})["phase"] = "Terminating"
+
+
+def finalize(old: Doc, sent: Doc) -> Doc:
+    """The namespace with the finalizers that a write to the finalize subresource asks for. Raises Invalid."""
+    wanted = sent.get("spec", {}).get("finalizers", [])
+    changed: Doc = copy(old)
+    changed.setdefault("spec", {}).pop("finalizers", None)
+    if wanted:
+        changed["spec"]["finalizers"] = list(wanted)
+    if errors := each(_validate_finalizer)(wanted, "spec.finalizers"):
+        raise invalid_object("", "Namespace", old["metadata"]["name"], errors)
+    return changed
+
+
+def _validate_finalizer(finalizer: str, path: str) -> Errors:
+    return sentences(path, finalizer, names.qualified_name(finalizer)) + validate_qualified_finalizer(finalizer, path)
+
 
 MAX_BYTES = 1024 * 1024
 _ACCOUNT_ANNOTATION = "kubernetes.io/service-account.name"

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from tonnage.documents.strategy import Strategy
 from tonnage.documents.validation.internal_form import internal
-from tonnage.documents.validation.selectors import validate_label_selector
+from tonnage.documents.validation.metadata import validate_label_selector
 from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects import names
 from tonnage.objects.document import Doc

@@ -1,8 +1,8 @@
-"""The small kinds that schedulers read: PriorityClass, PodDisruptionBudget, Lease and the kinds of resource.k8s.io.
+"""The small kinds that schedulers read: PriorityClass, RuntimeClass, PodDisruptionBudget, Lease and resource.k8s.io.
 
 `admission.refuse_second_default` keeps the global default PriorityClass unique; `documents/subresources.py` counts
-budgets down. Of resource.k8s.io, defaults and immutable fields are upstream's; selectors, configuration and the
-contents of slices are not validated.
+budgets down. A RuntimeClass acts on the pods that name it (`obey_runtime_class`). Of resource.k8s.io, defaults and
+immutable fields are upstream's; selectors, configuration and the contents of slices are not validated.
 """
 
 from __future__ import annotations
@@ -10,12 +10,18 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
+from tonnage.documents.api_errors import forbidden_pod
+from tonnage.documents.kinds.pods.pod_placement import validate_tolerations
 from tonnage.documents.strategy import Generation, Strategy, keep
-from tonnage.documents.validation.selectors import validate_label_selector
+from tonnage.documents.validation.metadata import validate_label_selector, validate_labels
+from tonnage.documents.validation.resources import round_amounts, validate_resource_requirements
 from tonnage.documents.validation.type_rules import TypeRules
+from tonnage.errors import Forbidden
 from tonnage.objects import field_rules
-from tonnage.objects.document import Doc, dig
-from tonnage.objects.field_errors import Errors, Wrong, forbidden, invalid
+from tonnage.objects.document import Doc, dig, same
+from tonnage.objects.field_errors import Errors, Wrong, duplicate, forbidden, invalid
+from tonnage.objects.field_rules import immutable, unique
+from tonnage.quantity import Quantity
 
 HIGHEST_USER_PRIORITY = 1_000_000_000
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
@@ -172,3 +178,99 @@ def _default_requests(spec: Doc) -> None:
                 device["allocationMode"] = "ExactCount"
             if device["allocationMode"] == "ExactCount" and not device.get("count"):
                 device["count"] = 1
+
+
+_NAMING = ("key", "operator", "value", "effect")
+
+
+class RuntimeClassStrategy(Strategy):
+    def default(self, doc: Doc) -> None:
+        round_amounts(doc.get("overhead", {}), "podFixed")
+
+    def validate(self, doc: Doc) -> Errors:
+        errors = super().validate(doc)
+        if "overhead" in doc:
+            errors += validate_resource_requirements({"limits": doc["overhead"].get("podFixed", {})}, "overhead")
+        scheduling = doc.get("scheduling", {})
+        errors += validate_labels(scheduling.get("nodeSelector", {}), "scheduling.nodeSelector")
+        tolerations = scheduling.get("tolerations", [])
+        errors += validate_tolerations(tolerations, "scheduling.tolerations")
+        is_repeated = unique()
+        return errors + [
+            duplicate(f"scheduling.tolerations[{idx}]", toleration)
+            for idx, toleration in enumerate(tolerations)
+            if is_repeated(tuple(toleration.get(field, "") for field in _NAMING), "")
+        ]
+
+    def validate_update(self, new: Doc, old: Doc) -> Errors:
+        return immutable("handler", new.get("handler", ""), old.get("handler", ""))
+
+
+def obey_runtime_class(pod: Doc, runtime_class: Doc) -> None:
+    """Write the class's overhead and scheduling into a pod, in place. Raises Forbidden if the pod contradicts them."""
+    spec = pod["spec"]
+    if "overhead" in runtime_class:
+        overhead = runtime_class["overhead"].get("podFixed", {})
+        if spec.get("overhead"):
+            refuse_foreign_overhead(pod, runtime_class)
+        spec.pop("overhead", None)
+        if overhead:
+            spec["overhead"] = dict(overhead)
+    if "scheduling" in runtime_class:
+        scheduling = runtime_class["scheduling"]
+        selector, wanted = spec.get("nodeSelector", {}), scheduling.get("nodeSelector", {})
+        for key, value in sorted(wanted.items()):
+            if selector.get(key, value) != value:
+                told = f"runtimeClass.scheduling.nodeSelector[{key}] = {value}"
+                raise forbidden_pod(pod, f"conflict: {told}; pod.spec.nodeSelector[{key}] = {selector[key]}")
+        if selector or wanted:
+            spec["nodeSelector"] = {**selector, **wanted}
+        merged = merge_tolerations(spec.get("tolerations", []), scheduling.get("tolerations", []))
+        if merged:
+            spec["tolerations"] = merged
+
+
+def refuse_unknown_class(pod: Doc) -> Forbidden:
+    return forbidden_pod(pod, f'pod rejected: RuntimeClass "{pod["spec"]["runtimeClassName"]}" not found')
+
+
+def refuse_foreign_overhead(pod: Doc, runtime_class: Doc | None) -> None:
+    """Raise Forbidden if a pod's overhead is not that of its RuntimeClass."""
+    stated = pod["spec"].get("overhead")
+    if runtime_class is not None and "overhead" in runtime_class:
+        texts = (runtime_class["overhead"].get("podFixed", {}), stated or {})
+        wanted, given = ({name: Quantity.of(text) for name, text in each.items()} for each in texts)
+        if wanted != given:
+            raise forbidden_pod(pod, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
+    elif stated is not None:
+        raise forbidden_pod(pod, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
+
+
+def merge_tolerations(first: list[Doc], second: list[Doc]) -> list[Doc]:
+    """Both lists without tolerations that another toleration covers. Mirrors MergeTolerations."""
+    every = [*first, *second]
+    merged: list[Doc] = []
+    for idx, one in enumerate(every):
+        if any(_covers(other, one) for other in merged):
+            continue
+        if any(not same(other, one) and _covers(other, one) for other in every[idx + 1 :]):
+            continue
+        merged.append(one)
+    return merged
+
+
+def _covers(wide: Doc, narrow: Doc) -> bool:
+    if same(wide, narrow):
+        return True
+    key, operator, effect = wide.get("key", ""), wide.get("operator", "") or "Equal", wide.get("effect", "")
+    if narrow.get("key", "") != key and (key or operator != "Exists"):
+        return False
+    if narrow.get("effect", "") != effect and effect:
+        return False
+    if effect == "NoExecute" and "tolerationSeconds" in wide:
+        seconds = narrow.get("tolerationSeconds")
+        if seconds is None or seconds > wide["tolerationSeconds"]:
+            return False
+    if operator == "Equal":
+        return narrow.get("operator") == "Equal" and narrow.get("value", "") == wide.get("value", "")
+    return operator == "Exists"

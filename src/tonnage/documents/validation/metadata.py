@@ -1,27 +1,24 @@
-"""Validation of `metadata`, the same for every kind.
+"""Validation of `metadata`, the same for every kind, and of selectors over labels, nodes and topology.
 
 The verbs call `validate_object_meta` for a new object, `validate_object_meta_update` for a change. Before, they have
 generated the name, set uid and creationTimestamp, and on an update copied the fields that the client left out. Mirrors
 ValidateObjectMetaAccessor and ValidateObjectMetaAccessorUpdate, with the finalizer rule of built-in kinds. Upstream
 repeats some causes on an update; here every error is reported once.
+
+A selector that was stored before its values were validated stays writable: the rules take `allow_invalid_values`, which
+the caller sets on an update if the stored object has such values.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
+
 from tonnage.documents.validation.type_rules import TypeRules
+from tonnage.objects import field_errors, names
 from tonnage.objects import field_rules as rules
-from tonnage.objects import names
 from tonnage.objects.document import Doc
-from tonnage.objects.field_errors import (
-    MAX_ERRORS_TOLD,
-    Errors,
-    Wrong,
-    forbidden,
-    go_value,
-    invalid,
-    required,
-    too_long,
-)
+from tonnage.objects.field_errors import Errors, Wrong, forbidden, invalid, required
 from tonnage.objects.names import NameRule
 
 ANNOTATIONS_MAX_BYTES = 256 * 1024
@@ -41,7 +38,7 @@ def validate_object_meta(
     if name := meta.get("name"):
         errors += rules.sentences("metadata.name", name, name_rule(name) or names.path_segment(name))
     else:
-        errors.append(required("metadata.name", "name or generateName is required"))
+        errors.append(field_errors.required("metadata.name", "name or generateName is required"))
     namespace = meta.get("namespace")
     if not namespaced:
         errors += [forbidden("metadata.namespace", "not allowed on this type")] if namespace else []
@@ -60,7 +57,7 @@ def validate_object_meta_update(new: Doc, old: Doc, *, are_finalizers_qualified:
     if "deletionTimestamp" in before:
         added = sorted(set(meta.get("finalizers", [])) - set(before.get("finalizers", [])))
         if added:
-            found = ", ".join(go_value(finalizer) for finalizer in added)
+            found = ", ".join(field_errors.go_value(finalizer) for finalizer in added)
             told = "no new finalizers can be added if the object is being deleted, found new finalizers "
             finalizer_errors.append(forbidden("metadata.finalizers", f"{told}[]string{{{found}}}"))
     if not meta.get("resourceVersion"):
@@ -86,7 +83,7 @@ def validate_annotations(annotations: dict[str, str], path: str) -> Errors:
     for key in annotations:
         errors += rules.sentences(path, key, names.label_key(key.lower()))
     if byte_size(annotations) > ANNOTATIONS_MAX_BYTES:
-        errors.append(too_long(path, ANNOTATIONS_MAX_BYTES))
+        errors.append(field_errors.too_long(path, ANNOTATIONS_MAX_BYTES))
     return errors
 
 
@@ -151,7 +148,7 @@ def validate_field_manager(manager: str, path: str) -> Errors:
     for char in manager:
         if not char.isprintable():
             errors.append(invalid(path, manager, f"invalid character U+{ord(char):04X} (at position {at})"))
-            if len(errors) > MAX_ERRORS_TOLD:
+            if len(errors) > field_errors.MAX_ERRORS_TOLD:
                 break
         at += len(char.encode(errors="surrogatepass"))
     return errors
@@ -164,3 +161,138 @@ _META = TypeRules(
     ownerReferences=_validate_owners,
     managedFields=rules.each(TypeRules("meta.ManagedFieldsEntry", manager=validate_field_manager)),
 )
+
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+_VALUES_REQUIRED = "must be specified when `operator` is 'In' or 'NotIn'"
+_VALUES_FORBIDDEN = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+_ONE_VALUE_REQUIRED = "must be specified single value when `operator` is 'Lt' or 'Gt'"
+_NO_OPERATOR = "not a valid selector operator"
+_LABEL_VALUES = rules.each(rules.named(names.label_value))
+
+
+def validate_label_selector(selector: Doc | None, path: str, *, allow_invalid_values: bool = False) -> Errors:
+    """Mirrors ValidateLabelSelector of meta/v1; an absent selector is legal."""
+    if selector is None:
+        return []
+    errors = validate_labels(selector.get("matchLabels", {}), f"{path}.matchLabels")
+    requirement = partial(_validate_requirement, allow_invalid_values=allow_invalid_values)
+    return errors + rules.each(requirement)(selector.get("matchExpressions", []), f"{path}.matchExpressions")
+
+
+def _validate_requirement(requirement: Doc, path: str, *, allow_invalid_values: bool, of_node: bool = False) -> Errors:
+    """One requirement on labels; a node selector's requirement may also compare numbers."""
+    operator, values = requirement.get("operator", ""), requirement.get("values", [])
+    errors: Errors = []
+    if operator in ("In", "NotIn"):
+        errors += [] if values else [required(f"{path}.values", _VALUES_REQUIRED)]
+    elif operator in ("Exists", "DoesNotExist"):
+        errors += [forbidden(f"{path}.values", _VALUES_FORBIDDEN)] if values else []
+    elif of_node and operator in ("Gt", "Lt"):
+        errors += [required(f"{path}.values", _ONE_VALUE_REQUIRED)] if len(values) != 1 else []
+    else:
+        errors.append(invalid(f"{path}.operator", operator, _NO_OPERATOR))
+    errors += rules.validate_label_name(requirement.get("key", ""), f"{path}.key")
+    return (
+        errors
+        if allow_invalid_values
+        else errors + rules.each(rules.named(names.label_value))(values, f"{path}.values")
+    )
+
+
+def validate_node_selector(node_selector: Doc, path: str, *, allow_invalid_values: bool = False) -> Errors:
+    """Mirrors ValidateNodeSelector: at least one term, all legal. An empty term is legal, and matches nothing."""
+    terms, path = node_selector.get("nodeSelectorTerms", []), f"{path}.nodeSelectorTerms"
+    if not terms:
+        return [required(path, "must have at least one node selector term")]
+    return rules.each(partial(validate_node_selector_term, allow_invalid_values=allow_invalid_values))(terms, path)
+
+
+def validate_node_selector_term(term: Doc, path: str, *, allow_invalid_values: bool = False) -> Errors:
+    """Mirrors ValidateNodeSelectorTerm: requirements on labels, and on metadata.name, the only field."""
+    requirement = partial(_validate_requirement, allow_invalid_values=allow_invalid_values, of_node=True)
+    errors = rules.each(requirement)(term.get("matchExpressions", []), f"{path}.matchExpressions")
+    return errors + rules.each(_validate_node_field)(term.get("matchFields", []), f"{path}.matchFields")
+
+
+def _validate_node_field(requirement: Doc, path: str) -> Errors:
+    errors: Errors = []
+    operator, values = requirement.get("operator", ""), requirement.get("values", [])
+    if operator not in ("In", "NotIn"):
+        errors.append(invalid(f"{path}.operator", operator, _NO_OPERATOR))
+    elif len(values) != 1:
+        told = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
+        errors.append(required(f"{path}.values", told))
+    key = requirement.get("key", "")
+    if key != "metadata.name":
+        return [*errors, invalid(f"{path}.key", key, "not a valid field selector key")]
+    return errors + rules.each(rules.named(names.dns_subdomain))(values, f"{path}.values")
+
+
+def validate_topology_selector_term(term: Doc, path: str) -> Wrong:
+    """Mirrors ValidateTopologySelectorTerm: unique keys, each with values, unique values."""
+    unique_key = rules.unique()
+    for idx, requirement in enumerate(term.get("matchLabelExpressions", [])):
+        at = f"{path}.matchLabelExpressions[{idx}]"
+        key, values = requirement.get("key", ""), requirement.get("values", [])
+        if not values:
+            yield required(f"{at}.values")
+        yield from rules.each(rules.unique())(values, f"{at}.values")
+        yield from rules.validate_label_name(key, f"{at}.key")
+        yield from unique_key(key, f"{at}.key")
+
+
+def affinity_terms(pod_spec: Doc) -> Iterator[Doc]:
+    """The terms of a pod's affinity and anti-affinity to other pods, required or preferred."""
+    for kind in ("podAffinity", "podAntiAffinity"):
+        affinity = pod_spec.get("affinity", {}).get(kind, {})
+        yield from affinity.get(REQUIRED, ())
+        yield from (preferred.get("podAffinityTerm", {}) for preferred in affinity.get(PREFERRED, ()))
+
+
+def has_invalid_values(node_selector_terms: list[Doc]) -> bool:
+    """True if a stored node selector has a label value that is invalid today. Then updates may keep it."""
+    return any(
+        names.label_value(value)
+        for term in node_selector_terms
+        for requirement in term.get("matchExpressions", [])
+        for value in requirement.get("values", [])
+    )
+
+
+DEPRECATED_NODE_LABELS = {
+    "beta.kubernetes.io/arch": 'deprecated since v1.14; use "kubernetes.io/arch" instead',
+    "beta.kubernetes.io/os": 'deprecated since v1.14; use "kubernetes.io/os" instead',
+    "failure-domain.beta.kubernetes.io/region": 'deprecated since v1.17; use "topology.kubernetes.io/region" instead',
+    "failure-domain.beta.kubernetes.io/zone": 'deprecated since v1.17; use "topology.kubernetes.io/zone" instead',
+    "beta.kubernetes.io/instance-type": 'deprecated since v1.17; use "node.kubernetes.io/instance-type" instead',
+    "app.kubernetes.io/created-by": "deprecated since v1.9",
+    "scheduler.alpha.kubernetes.io/preferAvoidPods": "deprecated since v1.22; use Taints and Tolerations instead",
+    "node-role.kubernetes.io/master": 'use "node-role.kubernetes.io/control-plane" instead',
+}
+
+
+def node_topology_warnings(selector: Doc) -> list[str]:
+    """A warning for every deprecated node label in a selector over nodes."""
+    return node_selector_term_warnings(selector, "nodeTopology") + [
+        f"nodeTopology.matchLabels.{key}: {DEPRECATED_NODE_LABELS[key]}"
+        for key in selector.get("matchLabels", {})
+        if key in DEPRECATED_NODE_LABELS
+    ]
+
+
+def topology_term_warnings(term: Doc, path: str) -> list[str]:
+    return [
+        f"{path}.matchLabelExpressions[{idx}].key: {DEPRECATED_NODE_LABELS[requirement['key']]}"
+        for idx, requirement in enumerate(term.get("matchLabelExpressions", []))
+        if requirement.get("key") in DEPRECATED_NODE_LABELS
+    ]
+
+
+def node_selector_term_warnings(term: Doc, path: str) -> list[str]:
+    return [
+        f"{path}.matchExpressions[{idx}].key: {requirement['key']} is {DEPRECATED_NODE_LABELS[requirement['key']]}"
+        for idx, requirement in enumerate(term.get("matchExpressions", []))
+        if requirement.get("key") in DEPRECATED_NODE_LABELS
+    ]

@@ -26,7 +26,7 @@ _COUNTED = frozenset(
     {"pods", "resourcequotas", "services", "replicationcontrollers", "secrets", "configmaps"}
     | {"persistentvolumeclaims", "services.nodeports", "services.loadbalancers"}
 )
-_STANDARD = (
+STANDARD = (
     _COUNTED
     | _CONTAINER_RESOURCES
     | {f"{side}.{name}" for side in ("requests", "limits") for name in _CONTAINER_RESOURCES}
@@ -59,7 +59,7 @@ def is_overcommit_allowed(name: str) -> bool:
 def validate_resource_name(name: str, path: str) -> Errors:
     """Mirrors validateResourceName: a legal key, and without a prefix a known one."""
     errors = sentences(path, name, names.qualified_name(name))
-    known = name in _STANDARD or name.startswith((_HUGE_PAGES, f"requests.{_HUGE_PAGES}"))
+    known = name in STANDARD or name.startswith((_HUGE_PAGES, f"requests.{_HUGE_PAGES}"))
     if not errors and "/" not in name and not known:
         errors.append(invalid(path, name, "must be a standard resource type or fully qualified"))
     return errors

@@ -19,7 +19,7 @@ import msgspec
 from tonnage.behaviour.volumes.binding_plan import BOUND, Bind, ClaimInputs, claim_step
 from tonnage.behaviour.workloads.pod_states import RejectedPods, generated_name, ordinal_of
 from tonnage.behaviour.workloads.templates import claim_for
-from tonnage.documents.kinds.storage.storage_class import default_class_for
+from tonnage.documents.kinds.storage.storage_kinds import default_class_for
 from tonnage.objects import codec
 from tonnage.objects.apps_v1 import StatefulSet
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod

@@ -22,8 +22,8 @@ from tonnage.documents.kinds.pods.pod_spec import (
 from tonnage.documents.kinds.pods.pod_warnings import pod_warnings, spec_warnings
 from tonnage.documents.strategy import Generation, Strategy, keep
 from tonnage.documents.validation.internal_form import pod_spec_diff, pod_spec_unchanged
+from tonnage.documents.validation.metadata import REQUIRED, affinity_terms, has_invalid_values
 from tonnage.documents.validation.resources import qos_class
-from tonnage.documents.validation.selectors import REQUIRED, affinity_terms, has_invalid_values
 from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names

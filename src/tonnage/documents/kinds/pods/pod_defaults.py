@@ -12,13 +12,7 @@ import re
 from tonnage.documents.kinds.storage.persistent_volume import SOURCE_DEFAULTS
 from tonnage.documents.kinds.storage.persistent_volume_claim import default_claim_spec
 from tonnage.documents.strategy import fill
-from tonnage.documents.validation.resources import (
-    aggregate,
-    is_huge_pages,
-    is_overcommit_allowed,
-    is_pod_level_resource,
-    round_amounts,
-)
+from tonnage.documents.validation import resources
 from tonnage.objects.document import Doc
 from tonnage.objects.node_selectors import NOT_READY, UNREACHABLE
 
@@ -81,9 +75,9 @@ def default_pod(pod: Doc) -> None:
     spec = pod.setdefault("spec", {})
     containers = [*spec.get("containers", ()), *spec.get("initContainers", ())]
     for container in containers:
-        resources = container.get("resources", {})
-        if limits := resources.get("limits"):
-            resources["requests"] = {**limits, **resources.get("requests", {})}
+        asked = container.get("resources", {})
+        if limits := asked.get("limits"):
+            asked["requests"] = {**limits, **asked.get("requests", {})}
     if "resources" in spec:
         _default_pod_level(spec)
     spec.setdefault("enableServiceLinks", True)
@@ -111,9 +105,9 @@ def default_pod_spec(spec: Doc) -> None:
         for container in spec.get(name, ()):
             fill(container, _CONTAINER)
             container.setdefault("imagePullPolicy", pull_policy(container.get("image", "")))
-            round_amounts(container["resources"], "limits", "requests")
-    round_amounts(spec, "overhead")
-    round_amounts(spec.get("resources", {}), "limits", "requests")
+            resources.round_amounts(container["resources"], "limits", "requests")
+    resources.round_amounts(spec, "overhead")
+    resources.round_amounts(spec.get("resources", {}), "limits", "requests")
 
 
 def default_pod_template(template: Doc) -> None:
@@ -123,25 +117,25 @@ def default_pod_template(template: Doc) -> None:
 
 def _default_pod_level(spec: Doc) -> None:
     """Complete `spec.resources` from the containers'. Mirrors defaultHugePagePodLimits, then defaultPodRequests."""
-    resources = spec["resources"]
-    if resources.get("limits") or resources.get("requests"):
-        stated = resources.get("limits", {})
-        for name, amount in aggregate(spec, "limits").items():
-            if is_huge_pages(name) and name not in stated and name not in resources.get("requests", {}):
+    own = spec["resources"]
+    if own.get("limits") or own.get("requests"):
+        stated = own.get("limits", {})
+        for name, amount in resources.aggregate(spec, "limits").items():
+            if resources.is_huge_pages(name) and name not in stated and name not in own.get("requests", {}):
                 stated = {**stated, name: str(amount)}
         if stated:
-            resources["limits"] = stated
-    if not resources.get("limits"):
+            own["limits"] = stated
+    if not own.get("limits"):
         return
-    requests = dict(resources.get("requests", {}))
-    for name, amount in aggregate(spec, "requests").items():
-        if is_pod_level_resource(name) and is_overcommit_allowed(name):
+    requests = dict(own.get("requests", {}))
+    for name, amount in resources.aggregate(spec, "requests").items():
+        if resources.is_pod_level_resource(name) and resources.is_overcommit_allowed(name):
             requests.setdefault(name, str(amount))
-    for name, limit in resources["limits"].items():
-        if is_pod_level_resource(name):
+    for name, limit in own["limits"].items():
+        if resources.is_pod_level_resource(name):
             requests.setdefault(name, limit)
     if requests:
-        resources["requests"] = requests
+        own["requests"] = requests
 
 
 def _default_addresses(status: Doc) -> None:

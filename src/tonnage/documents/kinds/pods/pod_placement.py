@@ -8,14 +8,9 @@ from __future__ import annotations
 
 from functools import partial
 
+from tonnage.documents.validation import metadata
 from tonnage.documents.validation.internal_form import internal
-from tonnage.documents.validation.selectors import (
-    PREFERRED,
-    REQUIRED,
-    validate_label_selector,
-    validate_node_selector,
-    validate_node_selector_term,
-)
+from tonnage.documents.validation.metadata import PREFERRED, REQUIRED, validate_label_selector
 from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
@@ -27,7 +22,7 @@ def validate_affinity(affinity: Doc, path: str, *, allow_invalid_values: bool = 
     node = affinity.get("nodeAffinity", {})
     if REQUIRED in node:
         at = f"{path}.nodeAffinity.{REQUIRED}"
-        yield from validate_node_selector(node[REQUIRED], at, allow_invalid_values=allow_invalid_values)
+        yield from metadata.validate_node_selector(node[REQUIRED], at, allow_invalid_values=allow_invalid_values)
     yield from rules.check(affinity, path, _AFFINITY)
 
 
@@ -163,7 +158,7 @@ _POD_TERM = TypeRules(
     "core.PodAffinityTerm", labelSelector=validate_label_selector, namespaceSelector=validate_label_selector
 )
 # The values of a preference are not validated: a preference that matches nothing does no harm.
-_PREFERENCE = partial(validate_node_selector_term, allow_invalid_values=True)
+_PREFERENCE = partial(metadata.validate_node_selector_term, allow_invalid_values=True)
 _POD_AFFINITY: rules.Rules = {
     REQUIRED: rules.each(_validate_pod_term),
     PREFERRED: rules.each(TypeRules("core.WeightedPodAffinityTerm", podAffinityTerm=_validate_pod_term)),

@@ -14,12 +14,8 @@ from typing import Any
 from tonnage.documents.kinds.pods.pod_security import containers_in
 from tonnage.documents.kinds.storage.persistent_volume import DEAD_SOURCES
 from tonnage.documents.kinds.storage.persistent_volume_claim import claim_spec_warnings
-from tonnage.documents.validation.selectors import (
-    DEPRECATED_NODE_LABELS,
-    PREFERRED,
-    REQUIRED,
-    node_selector_term_warnings,
-)
+from tonnage.documents.validation import metadata
+from tonnage.documents.validation.metadata import PREFERRED, REQUIRED, node_selector_term_warnings
 from tonnage.objects import names
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import go_value
@@ -64,9 +60,9 @@ def spec_warnings(spec: Doc, path: str) -> list[str]:
 
 def _placement_warnings(spec: Doc, path: str) -> list[str]:
     told = [
-        f"{path}.nodeSelector[{key}]: {DEPRECATED_NODE_LABELS[key]}"
+        f"{path}.nodeSelector[{key}]: {metadata.DEPRECATED_NODE_LABELS[key]}"
         for key in spec.get("nodeSelector", {})
-        if key in DEPRECATED_NODE_LABELS
+        if key in metadata.DEPRECATED_NODE_LABELS
     ]
     affinity = spec.get("affinity", {})
     node = affinity.get("nodeAffinity", {})
@@ -77,8 +73,8 @@ def _placement_warnings(spec: Doc, path: str) -> list[str]:
         told += node_selector_term_warnings(preferred.get("preference", {}), at)
     for idx, constraint in enumerate(spec.get("topologySpreadConstraints", ())):
         at, key = f"{path}.topologySpreadConstraints[{idx}]", constraint.get("topologyKey", "")
-        if key in DEPRECATED_NODE_LABELS:
-            told.append(f"{at}.topologyKey: {key} is {DEPRECATED_NODE_LABELS[key]}")
+        if key in metadata.DEPRECATED_NODE_LABELS:
+            told.append(f"{at}.topologyKey: {key} is {metadata.DEPRECATED_NODE_LABELS[key]}")
         if "labelSelector" not in constraint:
             told.append(f"{at}.labelSelector: {_NO_SELECTOR}")
     for kind in ("podAffinity", "podAntiAffinity"):

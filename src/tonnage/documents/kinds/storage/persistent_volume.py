@@ -14,13 +14,9 @@ from typing import ClassVar
 from tonnage.clock import rfc3339
 from tonnage.documents.schema import Struct, type_named
 from tonnage.documents.strategy import Strategy
+from tonnage.documents.validation import metadata
 from tonnage.documents.validation.internal_form import diff, internal, unchanged
 from tonnage.documents.validation.resources import round_amounts, validate_basic_resource, validate_positive_quantity
-from tonnage.documents.validation.selectors import (
-    has_invalid_values,
-    node_selector_term_warnings,
-    validate_node_selector,
-)
 from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects import field_rules as rules
 from tonnage.objects.core_v1 import BETA_STORAGE_CLASS
@@ -149,7 +145,7 @@ class PersistentVolumeStrategy(Strategy):
         """The errors of a volume; invalid label values that `old` already has are allowed."""
         stored = dig(old or {}, "spec", "nodeAffinity", "required", "nodeSelectorTerms") or []
         spec = doc.get("spec", {})
-        errors = validate_volume_spec(spec, "spec", allow_invalid_values=has_invalid_values(stored))
+        errors = validate_volume_spec(spec, "spec", allow_invalid_values=metadata.has_invalid_values(stored))
         annotations = doc.get("metadata", {}).get("annotations", {})
         takes_options = spec.keys() & set(sources_in("core.PersistentVolumeSpec")) - _TAKE_NO_MOUNT_OPTIONS
         if _MOUNT_OPTIONS_ANNOTATION in annotations and not takes_options:
@@ -205,7 +201,7 @@ class PersistentVolumeStrategy(Strategy):
             )
         terms = dig(spec, "nodeAffinity", "required", "nodeSelectorTerms") or []
         for idx, term in enumerate(terms):
-            told += node_selector_term_warnings(term, f"spec.nodeAffinity.required.nodeSelectorTerms[{idx}]")
+            told += metadata.node_selector_term_warnings(term, f"spec.nodeAffinity.required.nodeSelectorTerms[{idx}]")
         silent = ("flocker", "quobyte")  # upstream has no warning for these
         dead = (shown for source, shown in DEAD_SOURCES.items() if source in spec and source not in silent)
         return told + [f"spec.{name}: {fate}" for name, fate in dead]
@@ -225,7 +221,7 @@ def validate_volume_spec(
         if selector is None:
             errors.append(required(at, "must specify required node constraints"))
         else:
-            errors += validate_node_selector(selector, at, allow_invalid_values=allow_invalid_values)
+            errors += metadata.validate_node_selector(selector, at, allow_invalid_values=allow_invalid_values)
     errors += validate_source(spec, path, has_node_affinity="nodeAffinity" in spec and not is_inline)
     is_root = posixpath.normpath(spec.get("hostPath", {}).get("path") or ".") in ("/", "//")
     if is_root and spec.get("persistentVolumeReclaimPolicy") == "Recycle":

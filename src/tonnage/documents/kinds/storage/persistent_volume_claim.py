@@ -8,7 +8,7 @@ from tonnage.documents.kinds.storage.persistent_volume import validate_access_mo
 from tonnage.documents.strategy import Strategy
 from tonnage.documents.validation import resources
 from tonnage.documents.validation.internal_form import diff, unchanged
-from tonnage.documents.validation.selectors import validate_label_selector
+from tonnage.documents.validation.metadata import validate_label_selector
 from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names

@@ -18,7 +18,7 @@ from tonnage.documents.kinds.pods.pod_spec import validate_pod_template
 from tonnage.documents.kinds.pods.pod_warnings import spec_warnings, workload_name_warnings
 from tonnage.documents.kinds.storage.persistent_volume_claim import default_claim, validate_claim_spec
 from tonnage.documents.strategy import Generation, Strategy, fill, keep
-from tonnage.documents.validation.selectors import validate_label_selector
+from tonnage.documents.validation.metadata import validate_label_selector
 from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects import names
 from tonnage.objects.document import Doc, copy, same

@@ -19,7 +19,7 @@ from tonnage.documents.kinds.workloads.job_rules import (
 )
 from tonnage.documents.strategy import Generation, Strategy, keep
 from tonnage.documents.validation.internal_form import internal
-from tonnage.documents.validation.selectors import validate_label_selector
+from tonnage.documents.validation.metadata import validate_label_selector
 from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects import names
 from tonnage.objects.document import Doc, copy, dig, same

@@ -9,20 +9,10 @@ from __future__ import annotations
 from functools import partial
 
 from tonnage.documents.validation.type_rules import TypeRules
+from tonnage.objects import field_rules as rules
 from tonnage.objects.document import Doc, same
 from tonnage.objects.field_errors import OMIT, Errors, Wrong, go_value, invalid, required, too_long, too_many
-from tonnage.objects.field_rules import (
-    Asked,
-    Rules,
-    both,
-    check,
-    each,
-    must_be,
-    needed,
-    one_of,
-    unique,
-    validate_label_name,
-)
+from tonnage.objects.field_rules import Rules, check, each, unique, validate_label_name
 from tonnage.objects.texts.index_intervals import Interval, InvalidIntervals, count_of, parse_interval, parse_intervals
 
 
@@ -202,14 +192,14 @@ _MOST_CODES = 255
 _MOST_INDEX_BYTES = 64 * 1024
 
 
-def _word(*values: str) -> Asked:
+def _word(*values: str) -> rules.Asked:
     """A required word; if it is missing, the error lists the words as Go prints them."""
-    return needed(one_of(*values), told=f"valid values: [{' '.join(map(go_value, values))}]")
+    return rules.needed(rules.one_of(*values), told=f"valid values: [{' '.join(map(go_value, values))}]")
 
 
 _ACTION: Rules = {"action": _word("Count", "FailIndex", "FailJob", "Ignore")}
 _OPERATOR: Rules = {"operator": _word("In", "NotIn")}
-_PATTERNS = each({"type": Asked(validate_label_name), "status": _word("False", "True", "Unknown")}, at_most=20)
+_PATTERNS = each({"type": rules.Asked(validate_label_name), "status": _word("False", "True", "Unknown")}, at_most=20)
 
 
 def validate_pod_failure_policy(spec: Doc, path: str) -> Errors:
@@ -243,15 +233,15 @@ def _validate_exit_codes(rule: Doc, path: str, names: set[str]) -> Errors:
         errors.append(invalid(f"{path}.values", values, "at least one value is required"))
     elif len(values) > _MOST_CODES:
         errors.append(too_many(f"{path}.values", len(values), _MOST_CODES))
-    not_zero = must_be(lambda code: operator != "In" or code != 0, "must not be 0 for the In operator")
-    errors += each(both(not_zero, unique()))(values, f"{path}.values")
+    not_zero = rules.must_be(lambda code: operator != "In" or code != 0, "must not be 0 for the In operator")
+    errors += each(rules.both(not_zero, unique()))(values, f"{path}.values")
     return errors if values == sorted(values) else [*errors, invalid(f"{path}.values", values, "must be ordered")]
 
 
 def validate_success_policy(spec: Doc, path: str) -> Errors:
     rule = each(partial(_validate_success_rule, completions=spec.get("completions", 0)), at_most=_MOST_RULES)
     told = "at least one rules must be specified when the successPolicy is specified"
-    return check(spec["successPolicy"], path, {"rules": needed(rule, told)})
+    return check(spec["successPolicy"], path, {"rules": rules.needed(rule, told)})
 
 
 def _validate_success_rule(rule: Doc, path: str, completions: int) -> Wrong:

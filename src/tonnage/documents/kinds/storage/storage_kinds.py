@@ -1,4 +1,7 @@
-"""The kinds that drivers and their nodes report: CSIDriver, CSINode, CSIStorageCapacity and VolumeAttachment."""
+"""The kinds of storage.k8s.io: classes, and what drivers and their nodes report about themselves.
+
+Of a class no field that decided about existing volumes may change.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,110 @@ from typing import ClassVar
 from tonnage.documents.kinds.storage.persistent_volume import validate_volume_spec
 from tonnage.documents.strategy import Generation, Strategy, keep
 from tonnage.documents.validation.internal_form import internal, unchanged
-from tonnage.documents.validation.metadata import byte_size
-from tonnage.documents.validation.selectors import node_topology_warnings, validate_label_selector
+from tonnage.documents.validation.metadata import (
+    byte_size,
+    node_topology_warnings,
+    topology_term_warnings,
+    validate_label_selector,
+    validate_topology_selector_term,
+)
 from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
+from tonnage.objects.core_v1 import class_name_in
 from tonnage.objects.document import Doc, dig, same
-from tonnage.objects.field_errors import Errors, Wrong, forbidden, invalid, required, too_long
+from tonnage.objects.field_errors import Errors, Wrong, duplicate, forbidden, invalid, required, too_long
+
+_PARAMETERS_MAX_COUNT = 512
+_PARAMETERS_MAX_BYTES = 256 * 1024
+DEFAULT_CLASS_ANNOTATION = "storageclass.kubernetes.io/is-default-class"
+_BETA_DEFAULT_CLASS_ANNOTATION = "storageclass.beta.kubernetes.io/is-default-class"
+
+
+class StorageClassStrategy(Strategy):
+    defaults: ClassVar[Doc] = {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}
+
+    def validate(self, doc: Doc) -> Errors:
+        return _STORAGE_CLASS(doc, "")
+
+    def validate_update(self, new: Doc, old: Doc) -> Errors:
+        parameters = dict(sorted(new.get("parameters", {}).items())) or None
+        errors = self.validate(new) + rules.immutable("parameters", parameters, old.get("parameters"))
+        return errors + self.validate_immutable(new, old)
+
+    def warnings(self, new: Doc, old: Doc | None) -> list[str]:
+        terms = new.get("allowedTopologies", [])
+        return [
+            told for idx, term in enumerate(terms) for told in topology_term_warnings(term, f"allowedTopologies[{idx}]")
+        ]
+
+
+class VolumeAttributesClassStrategy(Strategy):
+    def validate(self, doc: Doc) -> Errors:
+        return _ATTRIBUTES_CLASS(doc, "")
+
+    def validate_update(self, new: Doc, old: Doc) -> Errors:
+        errors = [
+            forbidden(field, f"updates to {field} are forbidden.")
+            for field in ("driverName", "parameters")
+            if not same(new.get(field), old.get(field))
+        ]
+        return errors + self.validate(new)
+
+
+def _validate_driver(name: str, path: str) -> Errors:
+    return rules.sentences(path, name.lower(), names.qualified_name(name.lower()))
+
+
+def _validate_parameters(parameters: dict[str, str], path: str) -> Errors:
+    if len(parameters) > _PARAMETERS_MAX_COUNT:
+        return [too_long(path, _PARAMETERS_MAX_COUNT)]
+    errors = [invalid(path, "", "field can not be empty.")] if "" in parameters else []
+    if byte_size(parameters) > _PARAMETERS_MAX_BYTES:
+        errors.append(too_long(path, _PARAMETERS_MAX_BYTES))
+    return errors
+
+
+def _validate_allowed_topologies(terms: list[Doc], path: str) -> Wrong:
+    """Every term is legal, and no two terms are equal, whatever the order of keys and values."""
+    seen: set[frozenset[tuple[str, frozenset[str]]]] = set()
+    for idx, term in enumerate(terms):
+        yield from validate_topology_selector_term(term, f"{path}[{idx}]")
+        by_key = {each.get("key", ""): each.get("values", []) for each in term.get("matchLabelExpressions", [])}
+        asked = frozenset((key, frozenset(values)) for key, values in by_key.items())
+        # Upstream compares with a list that begins with empty terms, so an empty term is always a duplicate.
+        if not asked or asked in seen:
+            yield duplicate(f"{path}[{idx}].matchLabelExpressions", "")
+        seen.add(asked)
+
+
+_STORAGE_CLASS = TypeRules(
+    "storage.StorageClass",
+    provisioner=_validate_driver,
+    parameters=_validate_parameters,
+    allowedTopologies=_validate_allowed_topologies,
+)
+_ATTRIBUTES_CLASS = TypeRules(
+    "storage.VolumeAttributesClass", driverName=_validate_driver, parameters=_validate_parameters
+)
+
+
+def default_class_for(claim: Doc, classes: list[Doc]) -> str | None:
+    """The class for a claim that names none: the newest default, or None. Mirrors DefaultStorageClass."""
+    if class_name_in(claim) is not None:
+        return None
+    defaults = sorted((each["metadata"] for each in classes if is_default_class(each)), key=lambda meta: meta["name"])
+    if not defaults:
+        return None
+    # Times have one form, whole seconds of UTC, so text order is time order. max keeps the first of equals.
+    chosen: str = max(defaults, key=lambda meta: meta.get("creationTimestamp", ""))["name"]
+    return chosen
+
+
+def is_default_class(storage_class: Doc) -> bool:
+    annotations = dig(storage_class, "metadata", "annotations") or {}
+    return "true" in (annotations.get(DEFAULT_CLASS_ANNOTATION), annotations.get(_BETA_DEFAULT_CLASS_ANNOTATION))
+
 
 _NOT_THROUGH_STATUS = ("deletionTimestamp", "generation", "selfLink", "labels", "annotations", "finalizers")
 _ATTACHMENT_METADATA_MAX_BYTES = 256 * 1024
