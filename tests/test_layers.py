@@ -161,7 +161,7 @@ INNER_ROWS: dict[str, Rows] = {
     ),
     "cli": (
         ("commands", "completion", "forkserver", "options", "output"),
-        ("about", "answers", "apiserver", "cluster_options", "fault", "flags"),
+        ("about", "apiserver", "cluster_options", "fault", "flags"),
         ("running", "explain", "questions", "simulate", "status"),
         ("controllers", "csi_driver", "dashboard", "node", "node_scaler", "pools", "provisioner", "scheduler", "up"),
         ("driver_check",),

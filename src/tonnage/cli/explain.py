@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tonnage.cli.answers import write_answer
 from tonnage.cli.cluster_options import ClusterQuestion, cluster_options
 from tonnage.cli.completion import files, pods, workloads
 from tonnage.cli.options import DOES_NOT_FIT, exit_code_option, output_option
-from tonnage.cli.output import INTERRUPTED, progress, say, say_all
+from tonnage.cli.output import INTERRUPTED, progress, say, say_all, write_answer
 from tonnage.errors import TonnageError
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""How commands print: the answer to stdout, notes and warnings to stderr.
+"""How commands print: the answer (as text, JSON or an HTML page) to stdout, notes and warnings to stderr.
 
     with progress("placing replicas", total=500) as step:
         for replica in replicas:
@@ -14,12 +14,15 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from tonnage.printable import printable, printable_json, printable_lines, text
+
+if TYPE_CHECKING:
+    from tonnage.whatif.page import TextPage
 
 
 def say(kind: str, sentence: str) -> None:
@@ -110,3 +113,23 @@ def interruptible() -> Iterator[Callable[[], bool]]:
         yield lambda: presses > 0
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def write_answer(
+    output: str,
+    document: Callable[[], Any],
+    show: Callable[[TextPage], object],
+    page: str = "",
+) -> None:
+    """Write an answer as -o asks: as JSON, as the HTML page of this name, drawn from the document, or as text."""
+    if output == "json":
+        written_json(document())
+    elif output == "html":
+        from tonnage.whatif.html.pages import PAGES
+
+        data = PAGES[page](document()).html().encode()  # UTF-8, even if the terminal's encoding differs
+        written(lambda: sys.stdout.buffer.write(data))
+    else:
+        from tonnage.whatif.page import TextPage
+
+        written(lambda: show(TextPage(sys.stdout)))

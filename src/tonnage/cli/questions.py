@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tonnage.cli.answers import write_answer
 from tonnage.cli.cluster_options import ClusterQuestion, cluster_options, file_options, followed_cluster_options
 from tonnage.cli.completion import files, workloads
 from tonnage.cli.completion import nodes as node_values
@@ -30,7 +29,7 @@ from tonnage.cli.options import (
     output_option,
     setting,
 )
-from tonnage.cli.output import INTERRUPTED, progress, say, say_all, shown_status, written
+from tonnage.cli.output import INTERRUPTED, progress, say, say_all, shown_status, write_answer, written
 from tonnage.clock import SystemClock
 from tonnage.printable import printable_lines
 from tonnage.whatif.fit import MOST

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tonnage.cli.answers import write_answer
 from tonnage.cli.cluster_options import ClusterQuestion, cluster_options
 from tonnage.cli.options import FILE_PATH, output_option, setting
-from tonnage.cli.output import INTERRUPTED, interruptible, progress, say, say_all
+from tonnage.cli.output import INTERRUPTED, interruptible, progress, say, say_all, write_answer
 from tonnage.whatif.simulate.presets import PRESETS
 
 if TYPE_CHECKING:

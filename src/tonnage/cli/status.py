@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tonnage.cli.answers import write_answer
 from tonnage.cli.cluster_options import ClusterQuestion, status_options
 from tonnage.cli.options import FOLDER_PATH, output_option
-from tonnage.cli.output import columns, echo, say
+from tonnage.cli.output import columns, echo, say, write_answer
 from tonnage.clock import SystemClock
 from tonnage.quantity import Quantity
 

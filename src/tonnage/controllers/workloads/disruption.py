@@ -2,7 +2,7 @@
 
 The API server allows an eviction if the status was computed for the budget's current generation and has a disruption
 left; it subtracts one and notes the pod. This controller counts the pods again. While it cannot count them, no
-disruption is allowed. The arithmetic is in `disruption_plan`.
+disruption is allowed. The arithmetic is in `pod_states`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from tonnage import logs
-from tonnage.behaviour.workloads import disruption_plan
+from tonnage.behaviour.workloads import pod_states
 from tonnage.client.cache import Cache, Indexer
 from tonnage.clock import StampAges, rfc3339
 from tonnage.controllers.controller_context import ControllerContext, QueueController, namespace_of
@@ -49,7 +49,7 @@ class DisruptionController(QueueController):
         self._pod_changed(new)
 
     def _pod_changed(self, pod: Pod) -> None:
-        budgets = [budget for budget in self._budgets_in(pod.namespace) if disruption_plan.guards(budget, pod)]
+        budgets = [budget for budget in self._budgets_in(pod.namespace) if pod_states.guards(budget, pod)]
         if len(budgets) > 1:
             note = (
                 f'Pod "{pod.namespace}"/"{pod.name}" matches multiple PodDisruptionBudgets.  '
@@ -58,7 +58,7 @@ class DisruptionController(QueueController):
             self._recorder.event(pod, "Warning", "MultiplePodDisruptionBudgets", "Guard", note)
         for budget in budgets:
             self._reconciler.add(budget.key)
-        if disruption_plan.stale_after_s(pod, self._clock.now()) is not None:
+        if pod_states.stale_after_s(pod, self._clock.now()) is not None:
             self._stale.add(pod.key)
 
     async def _reconcile(self, key: Key) -> float | None:
@@ -71,11 +71,11 @@ class DisruptionController(QueueController):
             pods = [pod for pod in there if selects(budget.spec.selector, pod.metadata.labels)]
             if not pods:
                 self._recorder.event(budget, "Normal", "NoPods", "Count", "No matching pods found")
-            wanted = disruption_plan.expected_pods(budget.spec, pods, self._scale_of)
-        except (disruption_plan.NoController, ValueError, InvalidSelector) as exc:
+            wanted = pod_states.expected_pods(budget.spec, pods, self._scale_of)
+        except (pod_states.NoController, ValueError, InvalidSelector) as exc:
             note = f"Failed to calculate the number of expected pods: {exc}"
             self._recorder.event(budget, "Warning", "CalculateExpectedPodCountFailed", "Count", note)
-            await self._write(budget, disruption_plan.failed_status(budget, str(exc), now))
+            await self._write(budget, pod_states.failed_status(budget, str(exc), now))
             return None  # a change of the budget or of its pods queues it again
         if wanted.unmanaged:
             note = (
@@ -88,12 +88,12 @@ class DisruptionController(QueueController):
         noted = budget.status.disrupted_pods
         # As the current clock would have written them: setting the clock makes no entry older or younger.
         measured = {name: now - timedelta(seconds=self._ages.age_s((key, name), at)) for name, at in noted.items()}
-        disrupted_pods = disruption_plan.disrupted_pods(measured, pods, now)
+        disrupted_pods = pod_states.disrupted_pods(measured, pods, now)
         for pod in disrupted_pods.not_deleted:
             note = f"Pod was expected by PDB {budget.namespace}/{budget.name} to be deleted but it wasn't"
             self._recorder.event(pod, "Warning", "NotDeleted", "Delete", note)
         waiting = {name: noted[name] for name in disrupted_pods.waiting}
-        await self._write(budget, disruption_plan.status_of(budget, pods, wanted, waiting, now))
+        await self._write(budget, pod_states.status_of(budget, pods, wanted, waiting, now))
         # A little more than the rest of the two minutes, after which an entry is removed.
         return None if disrupted_pods.recheck_s is None else disrupted_pods.recheck_s + 0.1
 
@@ -116,14 +116,14 @@ class DisruptionController(QueueController):
         await self._client.patch(PodDisruptionBudget, budget.key, patch, subresource="status")
 
     def _scale_of(self, controller: OwnerReference, namespace: str) -> tuple[str, int] | None:
-        return disruption_plan.workload_size(controller, namespace, lambda kind, key: self._sizes[kind].get(key))
+        return pod_states.workload_size(controller, namespace, lambda kind, key: self._sizes[kind].get(key))
 
     async def _reset_stale_condition(self, key: Key) -> float | None:
         """Remove a DisruptionTarget condition that no deletion followed."""
         pod = self._pods.get(key)
         condition = pod.condition("DisruptionTarget") if pod is not None else None
         since = condition.last_transition_time if condition is not None else None
-        left_s = disruption_plan.stale_after_s(pod, self._ages.now(key, since)) if pod is not None else None
+        left_s = pod_states.stale_after_s(pod, self._ages.now(key, since)) if pod is not None else None
         if pod is None or left_s is None:
             return None
         if left_s > 0:

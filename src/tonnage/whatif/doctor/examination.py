@@ -30,7 +30,7 @@ from tonnage.whatif.doctor.switch import (
 from tonnage.whatif.explain import DecisionSequence
 from tonnage.whatif.page import TextPage, count_text
 from tonnage.whatif.pending.pending import PendingQuestion
-from tonnage.whatif.simulate.disk_documents import disks_of_objects
+from tonnage.whatif.simulate.world import disks_of_objects
 from tonnage.whatif.sources import ClusterState
 
 EXIT_CODES: Mapping[Severity, int] = {Severity.ERROR: 5, Severity.WARNING: 4, Severity.INFO: 0}

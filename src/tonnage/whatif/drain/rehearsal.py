@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tonnage.behaviour.workloads.disruption_plan import guards
+from tonnage.behaviour.workloads.pod_states import guards
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.small_groups import PodDisruptionBudget
 from tonnage.scheduling.configuration.profile import ResolvedProfile
@@ -35,9 +35,8 @@ from tonnage.whatif.drain.outcome import (
     places_of,
     workload_of,
 )
-from tonnage.whatif.simulate.disk_documents import disk_documents
 from tonnage.whatif.simulate.node_events import stays
-from tonnage.whatif.simulate.world import World
+from tonnage.whatif.simulate.world import World, disk_documents
 from tonnage.whatif.simulate.world_state import EVERY_ATTEMPT, Watcher, WorldSettings
 from tonnage.whatif.sources import ClusterState
 

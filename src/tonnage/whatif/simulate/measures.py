@@ -13,9 +13,8 @@ from tonnage.objects.core_v1 import Pod
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.engine.attempt import Attempt
 from tonnage.scheduling.framework import Status
-from tonnage.whatif.simulate.disk_documents import disk_documents
 from tonnage.whatif.simulate.disks import Disk
-from tonnage.whatif.simulate.world import World
+from tonnage.whatif.simulate.world import World, disk_documents
 from tonnage.whatif.simulate.world_state import Watcher
 
 

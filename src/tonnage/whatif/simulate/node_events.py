@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from tonnage.behaviour.nodes.node_lifecycle_plan import stay_s
-from tonnage.behaviour.workloads.disruption_plan import Find, guards, with_true_status
+from tonnage.behaviour.workloads.pod_states import Find, guards, with_true_status
 from tonnage.clock import rfc3339
 from tonnage.documents.subresources import judge_eviction
 from tonnage.errors import ApiError

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from tonnage.behaviour.workloads.disruption_plan import with_true_status
+from tonnage.behaviour.workloads.pod_states import with_true_status
 from tonnage.documents.patches.json_patch import merge_patch
 from tonnage.errors import NotFound
 from tonnage.objects import codec

@@ -16,7 +16,7 @@ from typing import Final, TypeVar, cast
 
 import msgspec
 
-from tonnage.behaviour.workloads.disruption_plan import Sized
+from tonnage.behaviour.workloads.pod_states import Sized
 from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object

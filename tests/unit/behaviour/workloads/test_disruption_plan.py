@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from support.workload_builders import NOW, a_pod, ago, budget, replica_set
-from tonnage.behaviour.workloads.disruption_plan import (
+from tonnage.behaviour.workloads.pod_states import (
     ExpectedCounts,
     NoController,
     disrupted_pods,
