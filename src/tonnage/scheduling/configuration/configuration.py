@@ -24,6 +24,7 @@ from tonnage.scheduling.configuration.profile import (
     DEFAULT_SCHEDULER_NAME,
     Profile,
     ResolvedProfile,
+    broken_rules,
     notes_on,
     percentage_errors,
     percentage_notes,
@@ -35,15 +36,14 @@ from tonnage.scheduling.configuration.profile import (
 )
 from tonnage.scheduling.configuration.profile_plugins import KnownPlugin, catalogue_with
 from tonnage.scheduling.configuration.strict_decoding import (
+    ConfigurationError,
     Int64,
     Problem,
     Problems,
     Seconds,
     Section,
-    broken_rules,
     document_of,
     read,
-    refuse,
 )
 
 
@@ -240,6 +240,12 @@ def parse(
 def default_configuration(*, known_plugins: Iterable[KnownPlugin] = (), gates: Gates | None = None) -> Configuration:
     """The configuration without a file."""
     return _in_force(ConfigurationFile(), [], "the default configuration", known_plugins, gates or Gates(), [])
+
+
+def refuse(file: str, problems: Sequence[Problem]) -> None:
+    """Raise ConfigurationError if there is any problem."""
+    if problems:
+        raise ConfigurationError(file, problems)
 
 
 def _head_problems(doc: Any) -> Problems:

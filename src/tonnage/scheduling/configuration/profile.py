@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from tonnage.errors import did_you_mean
 from tonnage.gates import Gates
-from tonnage.objects.field_errors import Errors, duplicate, invalid, required
+from tonnage.objects.field_errors import Errors, FieldError, duplicate, invalid, required
 from tonnage.objects.meta import Record
 from tonnage.scheduling.configuration.plugin_args import ARGS_OF, GROUP_VERSION, PluginArgs, StorageCapacityArgs
 from tonnage.scheduling.configuration.profile_plugins import (
@@ -28,7 +28,7 @@ from tonnage.scheduling.configuration.profile_plugins import (
     expanded,
     merged,
 )
-from tonnage.scheduling.configuration.strict_decoding import Problem, Problems, Section, broken_rules, read
+from tonnage.scheduling.configuration.strict_decoding import Problem, Problems, Section, read
 from tonnage.scheduling.framework import Plugin
 
 A = TypeVar("A", bound=PluginArgs)
@@ -103,6 +103,11 @@ def _read_typed(cls: type[PluginArgs], value: Any, path: str, problems: Problems
         told = f'{path}: no kind "{kind}" is registered for version "{version}"'
         problems.append(Problem(f"{path}.apiVersion", version, told, remedy))
     return read(cls, fields, path, problems)
+
+
+def broken_rules(errors: Iterable[FieldError]) -> Problems:
+    """Field errors as problems; their sentence contains the rule, and so the remedy."""
+    return [Problem(error.field, error.value, str(error)) for error in errors]
 
 
 def profile_errors(given: Profile, args: Sequence[Any], path: str, gates: Gates) -> Errors:

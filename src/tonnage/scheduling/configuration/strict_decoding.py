@@ -2,7 +2,7 @@
 
 `document_of` reads text like kube-scheduler: JSON if it starts with `{`, else the first YAML document. `read` follows a
 record's annotations, appends a `Problem` for each mistake and continues with the default, so that one
-`ConfigurationError` reports all mistakes (`refuse`). The rules are those of Go's decoder:
+`ConfigurationError` reports all mistakes. The rules are those of Go's decoder:
 
 - An absent or null field takes its default; in a list, null is the empty value of its type.
 - The decoder requires no field. Without a default it is empty, and validation judges it later.
@@ -24,7 +24,7 @@ import msgspec
 
 from tonnage.clock import parse_duration
 from tonnage.errors import TonnageError, did_you_mean
-from tonnage.objects.field_errors import FieldError, go_value, unsupported
+from tonnage.objects.field_errors import go_value, unsupported
 from tonnage.objects.meta import Record
 from tonnage.objects.texts.decode_budget import MAX_DEPTH, Budget, BudgetExceeded, file_limits
 from tonnage.objects.texts.json_text import measure
@@ -60,17 +60,6 @@ class ConfigurationError(TonnageError):
         )
         sentence = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
         super().__init__(f"{file}: {sentence}", hint="; ".join(dict.fromkeys(remedies)) or None)
-
-
-def refuse(file: str, problems: Sequence[Problem]) -> None:
-    """Raise ConfigurationError if there is any problem."""
-    if problems:
-        raise ConfigurationError(file, problems)
-
-
-def broken_rules(errors: Iterable[FieldError]) -> Problems:
-    """Field errors as problems; their sentence contains the rule, and so the remedy."""
-    return [Problem(error.field, error.value, str(error)) for error in errors]
 
 
 R = TypeVar("R", bound=Record)

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -164,8 +165,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         self._reservation_timeout_s = float(capacity_args.reservation_timeout_seconds)
         self.is_joint = gates.CSIStorageCapacityV2
         self.reservation = capacity_args.reservation if self.is_joint else Reservation.NONE
-        shape = shape_of(args.shape or ())
-        self._scores = VolumeScores(shape) if shape and gates.StorageCapacityScoring else None
+        self._shape = (args.shape or ()) if gates.StorageCapacityScoring else ()
         self._fit: VolumeFit | None = None
         self._failures: Counter[str] = Counter()
         self._scored: Counter[str] = Counter()
@@ -176,6 +176,11 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         yield from (CapacityIndex, StaticVolumes, AttachedVolumes, VolumePlaces, ToldRebuilds, TopologyKeys)
         if self.reservation in HOLDS_BY_MODE:
             yield from (Refusals, ServerTime, HOLDS_BY_MODE[self.reservation])
+
+    @cached_property
+    def _scores(self) -> VolumeScores | None:
+        """None without KEP-4049's gate."""
+        return VolumeScores(shape_of(self._shape)) if self._shape else None
 
     def counters(self) -> Iterable[PluginCounter]:
         told = "Bound claims whose volumes have to be rebuilt on another node (KEP-5925)."
@@ -294,7 +299,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
     def pre_score(self, cycle: Cycle) -> Status | None:
         """SKIP without KEP-4049's gate, or if all volumes of the pod exist."""
         notes: Notes | None = cycle.state.get(self.name)
-        return SKIP if self._scores is None or notes is None or notes.demand.is_settled else None
+        return SKIP if not self._shape or notes is None or notes.demand.is_settled else None
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints | None:
         notes: Notes | None = cycle.state.get(self.name)
@@ -339,7 +344,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             chosen = judge_beside(notes.fit, notes.demand, expected, row).chosen
             made = [each._replace(capacity=chosen.get(each.claim.key, each.capacity)) for each in plan.provisions]
             plan = plan._replace(provisions=tuple(made))
-        if self._scores is not None and (plan.static or any(provision.capacity for provision in plan.provisions)):
+        if self._shape and (plan.static or any(provision.capacity for provision in plan.provisions)):
             self._scored["static" if plan.static else "dynamic"] += 1
         if notes.fit.may_differ(notes.provisioning):
             wanted = notes.provisioning if notes.is_plain else notes.fit.made_at(notes.demand, row)[0]
