@@ -101,7 +101,8 @@ INNER_ROWS: dict[str, Rows] = {
         ("core",),
         ("volumes",),
         ("driver",),
-        ("services", "rebuilding", "lvm_nodes"),
+        ("messages", "rebuilding", "lvm_nodes"),
+        ("services",),
         ("serving",),
     ),
     "driver_check": (

@@ -186,7 +186,7 @@ UNNAMED = {
     # Hands on Notes, which are read where they are made.
     "controllers/volumes/persistent_volume_binder.py": frozenset[str](),
     "controllers/nodes/node_lifecycle.py": frozenset(("RegisteredNode", "RemovingNode", "NodeNotReady")),
-    "controllers/workloads/cron_job_controller.py": frozenset(
+    "controllers/workloads/jobs.py": frozenset(
         (
             "JobAlreadyActive",
             "SawCompletedJob",
@@ -200,12 +200,14 @@ UNNAMED = {
             "FailedCreate",
             "SuccessfulDelete",
             "FailedDelete",
+            "BackoffLimitExceeded",
+            "DeadlineExceeded",
+            "PodFailurePolicy",
+            "FailedIndexes",
+            "MaxFailedIndexesExceeded",
         )
     ),
-    "controllers/workloads/job_controller.py": frozenset(
-        ("BackoffLimitExceeded", "DeadlineExceeded", "PodFailurePolicy", "FailedIndexes", "MaxFailedIndexesExceeded")
-    ),
-    "controllers/workloads/stateful_sets.py": frozenset(
+    "controllers/workloads/revisioned_sets.py": frozenset(
         f"{how}{verb}" for how in ("Successful", "Failed") for verb in ("Create", "Update", "Delete")
     ),
     "behaviour/volumes/binding_plan.py": frozenset(

@@ -36,8 +36,8 @@ from tonnage.client.recorder import Recorder
 from tonnage.clock import VirtualClock, rfc3339, rfc3339_micro
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.nodes.node_lifecycle import LEASES, NodeLifecycleController
-from tonnage.controllers.workloads.job_controller import JobController, TTLAfterFinishedController
-from tonnage.controllers.workloads.replica_sets import ReplicaSetController
+from tonnage.controllers.workloads.deployments import ReplicaSetController
+from tonnage.controllers.workloads.jobs import JobController, TTLAfterFinishedController
 from tonnage.errors import NotFound
 from tonnage.objects.apps_v1 import ReplicaSet
 from tonnage.objects.batch_v1 import Job

@@ -26,8 +26,8 @@ from tonnage.csi.errors import Code
 from tonnage.driver.core import StatusError
 from tonnage.driver.driver import LOOK_EVERY_S, Driver
 from tonnage.driver.state import contents
+from tonnage.driver.state.folder import unknown_contents
 from tonnage.driver.state.records import StateFolderError, VolumeRecord, volume_id_of
-from tonnage.driver.state.unknown import unknown_contents
 from tonnage.errors import TonnageError
 from tonnage.private_files import NotOurs
 

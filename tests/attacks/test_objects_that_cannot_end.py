@@ -27,7 +27,7 @@ from tonnage.client.recorder import Recorder
 from tonnage.clock import SystemClock
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.garbage_collector import GarbageCollector
-from tonnage.controllers.namespaces.namespace_controller import NamespaceController, Remains, conditions_after
+from tonnage.controllers.namespaces import NamespaceController, Remains, conditions_after
 from tonnage.controllers.nodes.pod_deletion import mark_disrupted
 from tonnage.documents import creation
 from tonnage.errors import NotFound, RequestEntityTooLarge

@@ -14,8 +14,7 @@ from tonnage.clock import Clock, VirtualClock
 from tonnage.csi import csi_pb2 as csi
 from tonnage.driver.driver import CsiDriverSettings, Driver, RebuildHooks
 from tonnage.driver.node_pools import Policy, parse_node_pools, pools_by_node
-from tonnage.driver.services.controller import ControllerService
-from tonnage.driver.services.node import NodeService
+from tonnage.driver.services import ControllerService, NodeService
 from tonnage.driver.volumes.parameters import topology_of
 from tonnage.faults import FaultFile
 from tonnage.quantity import Quantity

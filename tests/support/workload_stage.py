@@ -25,13 +25,10 @@ from tonnage.client.transport.http_transport import HttpTransport
 from tonnage.client.transport.wire import Transport
 from tonnage.clock import SystemClock, rfc3339
 from tonnage.controllers.controller_context import ControllerContext
-from tonnage.controllers.workloads.cron_job_controller import CronJobController
-from tonnage.controllers.workloads.daemon_sets import DaemonSetController
-from tonnage.controllers.workloads.deployments import DeploymentController
+from tonnage.controllers.workloads.deployments import DeploymentController, ReplicaSetController, ReplicationManager
 from tonnage.controllers.workloads.disruption import DisruptionController
-from tonnage.controllers.workloads.job_controller import JobController, TTLAfterFinishedController
-from tonnage.controllers.workloads.replica_sets import ReplicaSetController, ReplicationManager
-from tonnage.controllers.workloads.stateful_sets import StatefulSetController
+from tonnage.controllers.workloads.jobs import CronJobController, JobController, TTLAfterFinishedController
+from tonnage.controllers.workloads.revisioned_sets import DaemonSetController, StatefulSetController
 from tonnage.errors import TonnageError
 from tonnage.objects.apps_v1 import DaemonSet, Deployment, StatefulSet
 from tonnage.objects.core_v1 import Event, Pod

@@ -3,7 +3,7 @@
 Quotas are charged before an object is stored, so that two concurrent requests cannot both take the last of it. All
 quotas of the namespace are checked first, then each is written with the store's optimistic lock; a refusal half-way, or
 an object that is not stored after all, gives everything back. Upstream: the admission plugin ResourceQuota. The rules
-are in `documents/kinds/resource_quota.py`; `controllers/namespaces/resource_quotas.py` counts again.
+are in `documents/kinds/resource_quota.py`; `controllers/namespaces.py` counts again.
 """
 
 from __future__ import annotations

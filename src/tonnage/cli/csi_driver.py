@@ -39,9 +39,8 @@ from tonnage.clock import SystemClock
 from tonnage.csi.address import InvalidAddress, socket_path
 from tonnage.driver import DRIVER_NAME
 from tonnage.driver.node_pools import POLICIES, by_node, pools_by_node
-from tonnage.driver.state.folder import StateFolder
+from tonnage.driver.state.folder import QUARANTINE, StateFolder, UnknownContents, quarantine, unknown_contents
 from tonnage.driver.state.records import read_records
-from tonnage.driver.state.unknown import QUARANTINE, UnknownContents, quarantine, unknown_contents
 from tonnage.errors import TonnageError
 from tonnage.faults import FaultFile
 from tonnage.printable import printable

@@ -23,23 +23,26 @@ from tonnage.client.program import Program, Runtime
 from tonnage.controllers import PROGRAM
 from tonnage.controllers.controller_context import AttacherHere, ControllerContext, ControllerManagerConfiguration
 from tonnage.controllers.garbage_collector import GarbageCollector
-from tonnage.controllers.namespaces.namespace_controller import NamespaceController
-from tonnage.controllers.namespaces.namespace_objects import RootCACertificatePublisher, ServiceAccountController
-from tonnage.controllers.namespaces.resource_quotas import ResourceQuotaController
+from tonnage.controllers.namespaces import (
+    NamespaceController,
+    ResourceQuotaController,
+    RootCACertificatePublisher,
+    ServiceAccountController,
+)
 from tonnage.controllers.nodes.node_lifecycle import NodeLifecycleController
 from tonnage.controllers.nodes.pod_deletion import PodGCController, TaintEvictionController
 from tonnage.controllers.volumes.attach_detach import AttachDetachController
 from tonnage.controllers.volumes.attacher import Attacher
-from tonnage.controllers.volumes.ephemeral_claims import EphemeralVolumeController
 from tonnage.controllers.volumes.persistent_volume_binder import PersistentVolumeBinder
-from tonnage.controllers.volumes.protection import AttributesClassProtection, ProtectionController
-from tonnage.controllers.workloads.cron_job_controller import CronJobController
-from tonnage.controllers.workloads.daemon_sets import DaemonSetController
-from tonnage.controllers.workloads.deployments import DeploymentController
+from tonnage.controllers.volumes.protection import (
+    AttributesClassProtection,
+    EphemeralVolumeController,
+    ProtectionController,
+)
+from tonnage.controllers.workloads.deployments import DeploymentController, ReplicaSetController, ReplicationManager
 from tonnage.controllers.workloads.disruption import DisruptionController
-from tonnage.controllers.workloads.job_controller import JobController, TTLAfterFinishedController
-from tonnage.controllers.workloads.replica_sets import ReplicaSetController, ReplicationManager
-from tonnage.controllers.workloads.stateful_sets import StatefulSetController
+from tonnage.controllers.workloads.jobs import CronJobController, JobController, TTLAfterFinishedController
+from tonnage.controllers.workloads.revisioned_sets import DaemonSetController, StatefulSetController
 from tonnage.errors import TonnageError, closest
 
 

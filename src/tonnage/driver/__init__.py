@@ -1,7 +1,7 @@
 """The reference CSI driver: several pools per node, many nodes in one process, all state survives `kill -9`.
 
 serving         the sockets, and what happens around every call
-services/       the gRPC services: they read and check requests
+services        the gRPC services: they read and check requests, and `messages` shows records as CSI messages
 driver          `Driver`: what the services call
 volumes/        create, delete, expand, snapshot, publish, stage, rebuild; sizes, parameters, topology: no I/O
 core            what `volumes/` shares: settings, locks, faults on request, state

@@ -33,9 +33,8 @@ from tonnage.driver import DRIVER_NAME
 from tonnage.driver.node_pools import Policy, PoolId
 from tonnage.driver.state.allocations import Allocations
 from tonnage.driver.state.contents import ForeignContents
-from tonnage.driver.state.folder import StateFolder
+from tonnage.driver.state.folder import StateFolder, measured_bytes
 from tonnage.driver.state.records import Intent, SnapshotRecord, VolumeRecord
-from tonnage.driver.state.unknown import measured_bytes
 from tonnage.errors import TonnageError
 from tonnage.faults import Fault, FaultFile
 from tonnage.keyed import KeyedLocks

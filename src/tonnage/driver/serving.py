@@ -29,8 +29,7 @@ from tonnage.csi.errors import Code
 from tonnage.csi.server import Register, served
 from tonnage.driver.core import Core, StatusError
 from tonnage.driver.driver import Driver
-from tonnage.driver.services.controller import ControllerService
-from tonnage.driver.services.node import NodeService
+from tonnage.driver.services import ControllerService, NodeService
 from tonnage.driver.volumes.parameters import groups_within, nodes_within
 from tonnage.errors import TonnageError
 

@@ -18,7 +18,7 @@ from tonnage.client.http import Client
 from tonnage.client.program_pages import ProgramPages
 from tonnage.clock import Clock
 from tonnage.driver import TOPOLOGY_KEY
-from tonnage.driver.state.unknown import UnknownContents, unknown_contents
+from tonnage.driver.state.folder import UnknownContents, unknown_contents
 from tonnage.endpoints import Endpoint, read_endpoints
 from tonnage.errors import TonnageError
 from tonnage.faults import FAULT_FILE_NAME, Fault, FaultFile

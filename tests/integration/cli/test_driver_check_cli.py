@@ -17,7 +17,7 @@ from support.driver_builders import driver_at
 from tonnage.clock import SystemClock
 from tonnage.csi import csi_pb2 as csi
 from tonnage.driver.driver import Driver
-from tonnage.driver.services.controller import ControllerService
+from tonnage.driver.services import ControllerService
 from tonnage.driver.serving import serve
 
 

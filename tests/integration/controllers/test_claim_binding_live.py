@@ -14,9 +14,8 @@ from support.eventually import eventually_async
 from tonnage.client.http import Client
 from tonnage.client.informer import Informer
 from tonnage.controllers.controller_context import ControllerContext
-from tonnage.controllers.volumes.ephemeral_claims import EphemeralVolumeController
 from tonnage.controllers.volumes.persistent_volume_binder import PersistentVolumeBinder
-from tonnage.controllers.volumes.protection import ProtectionController
+from tonnage.controllers.volumes.protection import EphemeralVolumeController, ProtectionController
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import (
     BIND_COMPLETED,

@@ -11,7 +11,7 @@ import pytest
 
 from support.workload_stage import CLAIM, stage_in, template, workload
 from tonnage.client.informers import Informers
-from tonnage.controllers.namespaces.namespace_objects import service_account
+from tonnage.controllers.namespaces import service_account
 from tonnage.errors import Conflict, NotFound, TooManyRequests
 from tonnage.objects.apps_v1 import ControllerRevision, Deployment, ReplicaSet, StatefulSet
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod, ReplicationController

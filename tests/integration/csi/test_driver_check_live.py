@@ -24,8 +24,7 @@ from tonnage.csi.server import served
 from tonnage.driver.core import StatusError
 from tonnage.driver.driver import Driver, RebuildHooks
 from tonnage.driver.node_pools import POLICIES
-from tonnage.driver.services.controller import ControllerService
-from tonnage.driver.services.node import NodeService
+from tonnage.driver.services import ControllerService, NodeService
 from tonnage.driver.serving import CallInterceptor, IdentityService
 from tonnage.driver_check.examination import examine
 from tonnage.driver_check.results import CATALOGUE, CheckOutcome, Results

@@ -16,8 +16,7 @@ from tonnage.clock import SystemClock
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi import csi_pb2_grpc as rpc
 from tonnage.csi.server import served
-from tonnage.driver.services.controller import ControllerService
-from tonnage.driver.services.node import NodeService
+from tonnage.driver.services import ControllerService, NodeService
 from tonnage.driver.serving import CallInterceptor, IdentityService
 from tonnage.driver_check.examination import examine
 from tonnage.driver_check.results import Results

@@ -12,7 +12,7 @@ from tonnage.clock import VirtualClock
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import Code
 from tonnage.driver.core import StatusError
-from tonnage.driver.services.controller import ControllerService
+from tonnage.driver.services import ControllerService
 
 GI = 1 << 30
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from tonnage.cli.status import status
 from tonnage.clock import SystemClock
 from tonnage.driver.node_pools import PoolId
-from tonnage.driver.state.unknown import UnknownContents
+from tonnage.driver.state.folder import UnknownContents
 from tonnage.errors import TonnageError
 from tonnage.faults import Fault
 from tonnage.plane.status import ClusterStatus, PlaneNodeStatus, PoolStatus, ProgramStatus, status_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tonnage.objects.core_v1 import SecretReference
-from tonnage.provisioner.volumes.parameters import (
+from tonnage.provisioner.volumes.create_volume import (
     PREFIX,
     InvalidParameters,
     SecretKind,

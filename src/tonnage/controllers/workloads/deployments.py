@@ -1,23 +1,39 @@
-"""The Deployment controller: ReplicaSets for templates, the newest growing as the older ones shrink.
+"""The controllers of Deployments, ReplicaSets and ReplicationControllers.
 
-Each sync takes one step and writes the status; the change comes back as an event, which queues the next step.
+A ReplicaSet has as many like pods as are asked for:
+
+    sync ──► does the cache show all own writes? ──no──► only write the status
+                          │ yes
+                          ▼
+             adopt and release ──► create the missing or delete the surplus ──► write the status
+
+Pods have random names, so nothing but the count keeps it from making one twice. A ReplicationController is the same
+thing under an older name, with a plain map for its selector. Beyond upstream, pods that a node rejects again and again
+are made at growing intervals, and go (`RejectedPods`).
+
+A Deployment has a ReplicaSet for each template, the newest growing as the older ones shrink. Each sync takes one step
+and writes the status; the change comes back as an event, which queues the next step. A change of size names the
+revision it was decided on.
 
     adopt ──► paused or resumed? ──► number the new set ──► scaled or paused? ──yes──► all sets in proportion
                                                                   │ no
                                               Recreate: old to zero, wait, then new to full size
                                          RollingUpdate: new up, else old down, within the two fences
-
-A change of size names the revision it was decided on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Generic, TypeVar
 
 import msgspec
 
 from tonnage import logs
 from tonnage.behaviour.workloads import deployment_status, rollout
+from tonnage.behaviour.workloads.pod_states import earliest, is_active, next_check_s
+from tonnage.behaviour.workloads.replica_set_plan import missing_replicas, pods_to_delete, status_of
+from tonnage.behaviour.workloads.templates import pod_from_template
+from tonnage.client.cache import Cache
 from tonnage.client.recorder import truncated
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.workloads.workload_controller import (
@@ -26,14 +42,88 @@ from tonnage.controllers.workloads.workload_controller import (
     WorkloadController,
     is_in_doubt,
 )
-from tonnage.controllers.workloads.workload_writes import is_namespace_terminating, write_status
+from tonnage.controllers.workloads.workload_writes import PodControl, is_namespace_terminating, slow_start, write_status
 from tonnage.errors import AlreadyExists, ApiError, TonnageError
-from tonnage.objects.apps_v1 import Deployment, DeploymentStatus, ReplicaSet
-from tonnage.objects.core_v1 import Pod
+from tonnage.objects.apps_v1 import Deployment, DeploymentStatus, ReplicaSet, ReplicaSetStatus
+from tonnage.objects.core_v1 import Pod, ReplicationController, ReplicationControllerStatus
 from tonnage.objects.document import Doc
-from tonnage.objects.meta import Key
+from tonnage.objects.meta import Key, Record
 
-_log = logs.logger("tonnage.controllers.workloads.deployments")
+_log = logs.logger("tonnage.controllers.replica-sets")
+_deployments_log = logs.logger("tonnage.controllers.workloads.deployments")
+
+
+Replicated = TypeVar("Replicated", bound=ReplicaSet | ReplicationController)
+
+
+class ReplicaController(WorkloadController[Replicated, Pod], Generic[Replicated]):
+    def __init__(self, context: ControllerContext, name: str, sets: Cache[Replicated]) -> None:
+        self._pods = context.informers.of(Pod)
+        self._sets_of: ControllerRefIndex[Replicated] = ControllerRefIndex(sets)
+        super().__init__(context, name, sets, self._pods)
+        self._pod_control = PodControl(context, self._pods, self._expectations)
+
+    async def sync(self, found: Replicated, /, *, is_current: bool) -> float | None:
+        """Create or delete pods, then write the status. Mirrors syncReplicaSet."""
+        pods = self._measured(await self._claimed(found), found.spec.min_ready_seconds)
+        active = [pod for pod in pods if is_active(pod)]
+        failure: TonnageError | None = None
+        if is_current and not found.metadata.is_terminating:
+            self._rejected.observe(found.key, pods)
+            # Rejected pods never ran, and they hold back their ephemeral claims.
+            failure = await self._manage(found, active) or await self._pod_control.delete_all(
+                found, self._rejected.to_delete(found.key, pods)
+            )
+        now = self._clock.now()
+        terminating = sum(pod.metadata.is_terminating and not pod.is_terminal for pod in pods)
+        status = status_of(found, active, terminating, truncated(failure.message) if failure else None, now)
+        await write_status(self._client, found, self._kind_status(status))
+        if failure is not None:
+            raise failure
+        if not is_current:
+            return RESYNC_S
+        return earliest(next_check_s(active, found.spec.min_ready_seconds, now), self._rejected.next_check_s(found.key))
+
+    def _kind_status(self, status: ReplicaSetStatus) -> Record:
+        return status
+
+    async def _manage(self, owner: Replicated, active: Sequence[Pod]) -> TonnageError | None:
+        """Create or delete pods as planned. Returns the first failure; the rest is left for the next sync."""
+        count, wanted = missing_replicas(active, owner.spec.replicas), owner.spec.replicas
+        if count > 0:
+            later = len(self._rejected.held_back(owner.key))
+            count = max(count - later, 0)
+            _log.info("Too few replicas", kind=self._kind, owner=owner.key, need=wanted, creating=count, later=later)
+            template = owner.spec.template
+            return await slow_start(
+                count, lambda _: self._pod_control.create(owner, pod_from_template(template, owner))
+            )
+        if count < 0:
+            _log.info("Too many replicas", kind=self._kind, owner=owner.key, need=wanted, deleting=-count)
+            # The pods of all sets that have the same controller; of this set alone if it has none.
+            controller = owner.metadata.controller
+            siblings = self._sets_of.of(controller.uid) if controller is not None else [owner]
+            related = [pod for sibling in siblings for pod in self._owned.of(sibling.uid)]
+            chosen = pods_to_delete(active, related, -count, self._clock.now())
+            return await self._pod_control.delete_all(owner, chosen)
+        return None
+
+
+class ReplicaSetController(ReplicaController[ReplicaSet]):
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context, "replica-sets", context.informers.of(ReplicaSet))
+
+
+class ReplicationManager(ReplicaController[ReplicationController]):
+    """The name is upstream's."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context, "replication-controllers", context.informers.of(ReplicationController))
+
+    def _kind_status(self, status: ReplicaSetStatus) -> Record:
+        """Without terminating pods, which this older kind does not count."""
+        fields = ReplicationControllerStatus.__struct_fields__
+        return ReplicationControllerStatus(**{name: getattr(status, name) for name in fields})
 
 
 class DeploymentController(WorkloadController[Deployment, ReplicaSet]):
@@ -187,7 +277,7 @@ class DeploymentController(WorkloadController[Deployment, ReplicaSet]):
             self._expectations.expect_written(deployment.key, self._sets, replica_set)
             return
         collisions = (deployment.status.collision_count or 0) + 1
-        _log.info("Two templates have the same hash", deployment=deployment.key, collisions=collisions)
+        _deployments_log.info("Two templates have the same hash", deployment=deployment.key, collisions=collisions)
         await self._write_status(deployment, msgspec.structs.replace(deployment.status, collision_count=collisions))
 
     async def _write_progressing(

@@ -24,9 +24,9 @@ from tonnage.dashboard.model.shown_cluster import ShownCluster
 from tonnage.dashboard.wire import NoticeRow
 from tonnage.driver import DRIVER_NAME
 from tonnage.driver.node_pools import parse_node_pools, pools_by_node
+from tonnage.driver.state.folder import unknown_contents
 from tonnage.driver.state.records import FOLDER_NAME as INTENTS
 from tonnage.driver.state.records import SNAPSHOTS, VOLUMES, Intents, SnapshotRecord, VolumeRecord
-from tonnage.driver.state.unknown import unknown_contents
 from tonnage.errors import TonnageError
 from tonnage.plane.settings import STATE_DIR, PlaneSettings
 from tonnage.private_files import read_own

@@ -21,8 +21,13 @@ from tonnage.objects.meta import Key, StampedMeta
 from tonnage.provisioner.context import ProvisionerContext, ProvisionerPart, SecretUnavailable, read_secret
 from tonnage.provisioner.volumes import create_volume
 from tonnage.provisioner.volumes.claims import MIGRATED_TO
-from tonnage.provisioner.volumes.create_volume import FINALIZER, missing_capability
-from tonnage.provisioner.volumes.parameters import InvalidParameters, SecretKind, secret_reference
+from tonnage.provisioner.volumes.create_volume import (
+    FINALIZER,
+    InvalidParameters,
+    SecretKind,
+    missing_capability,
+    secret_reference,
+)
 from tonnage.provisioner.volumes.topology import is_accessible
 
 _log = logs.logger("tonnage.provisioner")

@@ -27,13 +27,13 @@ from tonnage.provisioner.context import (
 )
 from tonnage.provisioner.volumes import topology
 from tonnage.provisioner.volumes.create_volume import (
+    InvalidParameters,
     NotProvisioned,
     Prepared,
     ProvisioningState,
     missing_capability,
     prepared,
 )
-from tonnage.provisioner.volumes.parameters import InvalidParameters
 from tonnage.quantity import Quantity
 
 CLONE_FINALIZER: Final = "provisioner.storage.kubernetes.io/cloning-protection"

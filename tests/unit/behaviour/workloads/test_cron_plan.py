@@ -16,7 +16,7 @@ from tonnage.behaviour.workloads.cron_plan import (
     surplus_jobs,
     zone_of,
 )
-from tonnage.controllers.workloads.job_controller import expires_at
+from tonnage.controllers.workloads.jobs import expires_at
 from tonnage.objects.batch_v1 import CronJob
 from tonnage.objects.texts.cron_schedule import parse_schedule
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from tonnage.controllers.namespaces.namespace_controller import Remains, conditions_after
+from tonnage.controllers.namespaces import Remains, conditions_after
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import BY_PLURAL
 

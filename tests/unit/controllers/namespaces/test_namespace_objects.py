@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tonnage.controllers.namespaces.namespace_objects import correction, root_ca, service_account
+from tonnage.controllers.namespaces import correction, root_ca, service_account
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import ConfigMap, ServiceAccount
 

@@ -1,28 +1,209 @@
-"""The namespace controller: it deletes everything in a Terminating namespace, pods first, then finalizes the namespace.
+"""Namespaces: what each gets when it is made, its quotas, and its deletion with everything in it.
 
-Five conditions show what it waits for; a condition is "True" while something stands in the way
-(status_condition_utils.go). Every sync starts from the server's state.
+An active namespace always has the ServiceAccount `default` and the ConfigMap with the server's CA. `status.used` of
+every quota equals what the namespace holds: the API server charges quotas when objects are created; they are counted
+again when objects go, when a quota is new, and every few minutes. A quota charged meanwhile conflicts and is counted
+again.
+
+In a Terminating namespace everything is deleted, pods first, then the namespace is finalized. Five conditions show what
+it waits for; a condition is "True" while something stands in the way. Every sync starts from the server's state.
+
+Mirrors status_condition_utils.go, serviceaccounts_controller.go, rootcacertpublisher/publisher.go, resourcequota.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
 from tonnage import logs
-from tonnage.client.discovered_kinds import discovered_resources, metadata_class, served_resources
+from tonnage.client.cache import Indexer
+from tonnage.client.discovered_kinds import (
+    discovered_resources,
+    metadata_class,
+    served_resources,
+    wait_for_served_resources,
+)
 from tonnage.client.recorder import truncated
 from tonnage.clock import StampAges, parse_rfc3339, rfc3339
-from tonnage.controllers.controller_context import ControllerContext, QueueController
-from tonnage.errors import ApiError, Invalid, MethodNotAllowed, NotFound, RequestEntityTooLarge, TonnageError
-from tonnage.objects.codec import resource_of
-from tonnage.objects.core_v1 import Namespace, PersistentVolumeClaim, Pod
-from tonnage.objects.document import Doc, encode
+from tonnage.controllers.controller_context import ControllerContext, QueueController, namespace_of
+from tonnage.documents.kinds.resource_quota import is_counted, is_same_status, names_for, recounted
+from tonnage.errors import (
+    AlreadyExists,
+    ApiError,
+    Invalid,
+    MethodNotAllowed,
+    NotFound,
+    RequestEntityTooLarge,
+    TonnageError,
+)
+from tonnage.objects.codec import resource_of, to_doc
+from tonnage.objects.core_v1 import ConfigMap, Namespace, PersistentVolumeClaim, Pod, ResourceQuota, ServiceAccount
+from tonnage.objects.document import Doc, encode, same
 from tonnage.objects.meta import Key, Object
-from tonnage.objects.resources import Resource
+from tonnage.objects.resources import BY_PLURAL, Resource
+
+_log = logs.logger("tonnage.controllers.namespaces")
+_resource_quotas_log = logs.logger("tonnage.controllers.namespaces")
+_namespace_controller_log = logs.logger("tonnage.controllers.namespaces")
+
+
+DEFAULT_SERVICE_ACCOUNT: Final = "default"
+ROOT_CA: Final = "kube-root-ca.crt"
+_DESCRIPTION: Final = "kubernetes.io/description"
+_ROOT_CA_DESCRIPTION: Final = (
+    "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the "
+    "internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes "
+    "clusters."
+)
+
+
+def service_account(namespace: str) -> Doc:
+    return {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"name": DEFAULT_SERVICE_ACCOUNT, "namespace": namespace},
+    }
+
+
+def root_ca(namespace: str, ca_pem: bytes) -> Doc:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": ROOT_CA,
+            "namespace": namespace,
+            "annotations": {_DESCRIPTION: _ROOT_CA_DESCRIPTION},
+        },
+        "data": {"ca.crt": ca_pem.decode()},
+    }
+
+
+def correction(found: Object, wanted: Doc) -> Doc | None:
+    """A merge patch that sets the wanted data; None when the object has them. An existing description stays."""
+    if "data" not in wanted:
+        return None
+    has: Doc = to_doc(found)
+    data, annotations = has.get("data", {}), has["metadata"].get("annotations", {})
+    if data == wanted["data"] and annotations.get(_DESCRIPTION):
+        return None
+    return {
+        "metadata": {
+            "uid": found.uid,
+            "resourceVersion": found.metadata.resource_version,
+            "annotations": wanted["metadata"]["annotations"],
+        },
+        "data": {**dict.fromkeys(data), **wanted["data"]},
+    }
+
+
+class NamespaceObjectController(QueueController):
+    """Keeps one object in every active namespace; `wanted` builds it for a namespace."""
+
+    def __init__(self, context: ControllerContext, cls: type[Object], name: str, wanted: Callable[[str], Doc]) -> None:
+        super().__init__(context)
+        self._name = name
+        self._wanted = wanted
+        self._namespaces = context.informers.of(Namespace)
+        self._objects = context.informers.of(cls)
+        queue = self._add_queue(name, self._reconcile)
+        queue.follow(self._namespaces)
+        queue.follow(self._objects, lambda found: (found.namespace,) if found.name == name else ())
+
+    async def _reconcile(self, namespace: Key) -> None:
+        shown = self._namespaces.get(namespace)
+        if shown is None or shown.metadata.is_terminating or shown.status.phase != "Active":
+            return
+        found, wanted = self._objects.get(f"{namespace}/{self._name}"), self._wanted(namespace)
+        if found is None:
+            await self._create(namespace, wanted)
+        elif (patch := correction(found, wanted)) is not None:
+            await self._client.patch(type(found), found.key, patch)
+            _log.info("Put right", kind=wanted["kind"], object=found.key)
+
+    async def _create(self, namespace: str, wanted: Doc) -> None:
+        try:
+            await self._client.create_doc(wanted)
+        except (AlreadyExists, NotFound):
+            return  # the cache is behind: the object is there, or the namespace is gone
+        except ApiError as exc:
+            if any(cause.reason == "NamespaceTerminating" for cause in exc.causes):
+                return
+            raise
+        _log.debug("Created", kind=wanted["kind"], name=self._name, namespace=namespace)
+
+
+class ServiceAccountController(NamespaceObjectController):
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context, ServiceAccount, DEFAULT_SERVICE_ACCOUNT, service_account)
+
+
+class RootCACertificatePublisher(NamespaceObjectController):
+    def __init__(self, context: ControllerContext) -> None:
+        ca_pem = context.configuration.root_ca_pem
+        super().__init__(context, ConfigMap, ROOT_CA, lambda namespace: root_ca(namespace, ca_pem))
+
+
+RESYNC_S: Final = 300.0
+"""Upstream's --resource-quota-sync-period."""
+_QUOTAS: Final = BY_PLURAL["", "resourcequotas"]
+
+
+class ResourceQuotaController(QueueController):
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._quotas = context.informers.of(ResourceQuota)
+        self._reconciler = self._add_queue("resource-quota", self._reconcile)
+        # Not queued when the server charges a quota: the charged object does not exist yet and would not be counted.
+        self._reconciler.follow(self._quotas, lambda quota: () if quota.is_counted else (quota.namespace,))
+        self._by_namespace = Indexer(self._quotas, namespace_of)
+        self._counted: tuple[Resource, ...] = ()
+
+    async def run(self) -> None:
+        """Count until cancelled. Nothing is counted before every informer is synced."""
+        self._counted = tuple(
+            filter(is_counted, await wait_for_served_resources(self._client, clock=self._clock, rng=self._rng))
+        )
+        known = self._informers.followed()  # whole objects, for other controllers; of other kinds only metadata is read
+        for resource in self._counted:
+            if resource != _QUOTAS:
+                self._reconciler.follow(
+                    self._informers.of(known.get(resource) or metadata_class(resource)), self._namespaces_of
+                )
+        await self._informers.wait_synced()
+        for quota in self._quotas:  # objects that went while no controller ran
+            self._reconciler.add(quota.namespace)
+        await super().run()
+
+    def _namespaces_of(self, found: Object) -> tuple[Key, ...]:
+        """The object's namespace if it has a quota; most namespaces have none."""
+        return (found.namespace,) if self._by_namespace(found.namespace) else ()
+
+    async def _reconcile(self, namespace: Key) -> float | None:
+        quotas = await self._client.list_docs(_QUOTAS, namespace=namespace)
+        if not quotas:
+            return None
+        content: dict[Resource, tuple[Doc, ...]] = {}
+        for resource in self._counted:
+            if any(names_for(resource, quota.get("spec", {}).get("hard", {})) for quota in quotas):
+                content[resource] = await self._client.list_docs(resource, namespace=namespace)
+        for quota in quotas:
+            await self._write(quota, recounted(quota, content, self._clock.now()))
+        return RESYNC_S
+
+    async def _write(self, quota: Doc, status: Doc) -> None:
+        was = quota.get("status", {})
+        if is_same_status(was, status) and same(was.get("hard"), status.get("hard")):
+            return
+        try:
+            await self._client.update_doc({**quota, "status": status}, subresource="status")
+        except NotFound:
+            return
+        _resource_quotas_log.debug("Counted", quota=f"{quota['metadata']['namespace']}/{quota['metadata']['name']}")
+
 
 _MAX_MESSAGE_BYTES: Final = 8 * 1024
 """Longer messages are cut: objects may have thousands of finalizers, of 300 bytes each."""
@@ -107,8 +288,6 @@ _FINALIZER_ESTIMATE_S: Final = 15
 _PODS: Final = resource_of(Pod)
 _BACKGROUND: Final = encode({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"})
 
-_log = logs.logger(__name__)
-
 
 class NamespaceController(QueueController):
     def __init__(self, context: ControllerContext) -> None:
@@ -138,7 +317,7 @@ class NamespaceController(QueueController):
         doc = await self._report(doc, remains)
         if remains.are_none:
             await self._finalize(doc)
-            _log.info("A namespace is empty and gone", namespace=key)
+            _namespace_controller_log.info("A namespace is empty and gone", namespace=key)
             return None
         if remains.failures or remains.discovery_failure:
             failures = remains.discovery_failure or ", ".join(remains.failures)
@@ -198,7 +377,9 @@ class NamespaceController(QueueController):
                 Namespace, metadata["name"], {"metadata": same, "status": wanted}, subresource="status"
             )
         except (RequestEntityTooLarge, Invalid) as exc:  # it has no room for them, and goes all the same
-            _log.warning("A namespace's conditions cannot be written", namespace=metadata["name"], error=exc.message)
+            _namespace_controller_log.warning(
+                "A namespace's conditions cannot be written", namespace=metadata["name"], error=exc.message
+            )
             return doc
 
     async def _finalize(self, doc: Doc) -> None:
