@@ -75,7 +75,7 @@ def page() -> str:
     for name, cls in sorted(ARGS_OF.items()):
         if name != "StorageCapacity":
             parts.append(f"### {cls.__name__}\n\n{_first(cls)}\n\n" + arguments(cls))
-    parts.append("### StorageCapacityArgs\n\nOurs: [a page of its own](storage-capacity-args.md).")
+    parts.append("### StorageCapacityArgs\n\nTonnage only: [a page of its own](storage-capacity-args.md).")
     return "\n\n".join(parts)
 
 
@@ -92,7 +92,7 @@ def arguments(cls: type[PluginArgs]) -> str:
 def _fields(cls: type[Section], prefix: str) -> list[tuple[object, ...]]:
     rows: list[tuple[object, ...]] = []
     empty = cls()
-    for field in msgspec.structs.fields(cls):
+    for field in sorted(msgspec.structs.fields(cls), key=lambda field: field.name not in ("api_version", "kind")):
         path = prefix + field.encode_name
         if isinstance(field.type, type) and issubclass(field.type, Section):
             rows += _fields(field.type, f"{path}.")

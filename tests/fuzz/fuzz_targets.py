@@ -29,7 +29,7 @@ from google.protobuf.message import DecodeError
 
 from support import driver_builders
 from tonnage.apiserver import bodies
-from tonnage.apiserver.requests import list_options
+from tonnage.apiserver.requests import Location, list_options
 from tonnage.apiserver.verbs import patching
 from tonnage.client import rest
 from tonnage.client.config import credentials, kubeconfig
@@ -170,7 +170,7 @@ def read_record(data: bytes) -> None:
 
 
 def patched(data: bytes, media: str, doc: Doc) -> Doc:
-    call: Any = SimpleNamespace(content_type=media, body=data, resource=PODS, warnings=[], name="web", namespace="shop")
+    call: Any = SimpleNamespace(content_type=media, body=data, at=Location(PODS, "shop", "web"), warnings=[])
     said = patching.read_patch(call)
     made = said.patched(schema_of_resource(PODS), copy(doc))
     patching._admit_patched(call, said, made, "Strict" if len(data) % 2 else "Warn")
