@@ -2,21 +2,23 @@
 
 An object's total is its free bytes and those of the volumes in its topology. A volume counts for its class and for the
 classes that share its disks (by `tonnage.dev/pool-ids`, else by `tonnage.dev/capacity-group`), where its node
-affinity has every label of the object.
+affinity has every label of the object. A volume that its driver may rebuild elsewhere has no affinity; it counts on its
+home: the node that the driver names, else the one that is selected.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tonnage.objects.core_v1 import Node, PersistentVolume
-from tonnage.objects.storage_v1 import CSIStorageCapacity, StorageClass
+from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.meta import Key
+from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.volumes.capacity.groups import pool_ids_of
-from tonnage.scheduling.volumes.capacity.pools import free_bytes, largest_volume
+from tonnage.scheduling.volumes.capacity.pools import free_bytes, largest_volume, rebuilds_volumes
 from tonnage.scheduling.volumes.demand import volume_bytes
 
 NEARLY_FULL: Final = 0.10
@@ -26,6 +28,8 @@ Label = tuple[str, str]
 ByClass = dict[tuple[str], float]
 ByClassAndNode = dict[tuple[str, str], float]
 Classes = Mapping[str, StorageClass]
+HomeOf = Callable[[PersistentVolume], Node | None]
+"""The node with the contents of a volume that has no node affinity; None if any node reaches it, or nobody knows."""
 
 
 @dataclass(slots=True)
@@ -41,12 +45,31 @@ class ClassTotals:
         return self.total > 0 and self.free < NEARLY_FULL * self.total
 
 
+def homes(
+    claim_of: Callable[[Key], PersistentVolumeClaim | None],
+    nodes: Mapping[str, Node],
+    drivers: Mapping[str, CSIDriver],
+) -> HomeOf:
+    """Answers where volumes are that may be rebuilt elsewhere."""
+
+    def home_of(volume: PersistentVolume) -> Node | None:
+        source, user = volume.spec.csi, volume.spec.claim_ref
+        if volume.spec.node_affinity.required is not None or source is None or user is None:
+            return None
+        claim = claim_of(user.key)
+        if claim is None or not rebuilds_volumes(drivers.get(source.driver)):
+            return None
+        return nodes.get(volume.home or claim.selected_node)
+
+    return home_of
+
+
 def class_totals(
-    capacities: Iterable[CSIStorageCapacity], volumes: Iterable[PersistentVolume], classes: Classes
+    capacities: Iterable[CSIStorageCapacity], volumes: Iterable[PersistentVolume], classes: Classes, home_of: HomeOf
 ) -> dict[str, ClassTotals]:
     """Bytes of every class that has capacity objects, by name."""
     found: dict[str, ClassTotals] = defaultdict(ClassTotals)
-    for capacity, free, all_bytes in _with_totals(capacities, volumes, classes):
+    for capacity, free, all_bytes in _with_totals(capacities, volumes, classes, home_of):
         each = found[capacity.storage_class_name]
         each.free += free
         each.total += all_bytes
@@ -62,7 +85,8 @@ def storage_totals(cluster: Cluster) -> tuple[ByClass, ByClassAndNode, ByClassAn
     storage = cluster.storage
     capacities = storage.capacities.values()
     nodes = _nodes_by_label(cluster.nodes, capacities)
-    for capacity, free, all_bytes in _with_totals(capacities, storage.volumes, storage.classes):
+    home_of = homes(storage.claims.get, {each.name: each for each in cluster.nodes if each}, storage.drivers)
+    for capacity, free, all_bytes in _with_totals(capacities, storage.volumes, storage.classes, home_of):
         name, labels = capacity.storage_class_name, _labels(capacity)
         total[name,] += all_bytes
         reached = set.intersection(*(nodes[label] for label in labels)) if labels else set()
@@ -74,10 +98,11 @@ def storage_totals(cluster: Cluster) -> tuple[ByClass, ByClassAndNode, ByClassAn
 
 
 def _with_totals(
-    capacities: Iterable[CSIStorageCapacity], volumes: Iterable[PersistentVolume], classes: Classes
+    capacities: Iterable[CSIStorageCapacity], volumes: Iterable[PersistentVolume], classes: Classes, home_of: HomeOf
 ) -> Iterator[tuple[CSIStorageCapacity, int, int]]:
     """Each object with its free bytes and all its bytes."""
-    used, known = _used_bytes(volumes, classes), list(capacities)
+    known = list(capacities)
+    used = _used_bytes(volumes, classes, home_of, {label for capacity in known for label in _labels(capacity)})
     names: dict[Hashable, set[str]] = defaultdict(set)
     for storage_class in classes.values():
         names[_disks(storage_class)].add(storage_class.name)
@@ -111,11 +136,14 @@ def _labels(capacity: CSIStorageCapacity) -> list[Label]:
     return sorted(topology.match_labels.items()) if topology is not None else []
 
 
-def _used_bytes(volumes: Iterable[PersistentVolume], classes: Classes) -> Mapping[tuple[str, Label], int]:
-    """Bytes of volumes, by class and by each label that the volume's nodes have."""
+def _used_bytes(
+    volumes: Iterable[PersistentVolume], classes: Classes, home_of: HomeOf, asked: set[Label]
+) -> Mapping[tuple[str, Label], int]:
+    """Bytes of volumes, by class and by each of the labels `asked` that the volume's nodes have."""
     used: dict[tuple[str, Label], int] = defaultdict(int)
     for volume in volumes:
-        for label in set(_labels_of_volume(volume)):
+        home = home_of(volume)
+        for label in asked & set(_labels_of_volume(volume) if home is None else home.metadata.labels.items()):
             used[volume.class_name, label] += volume_bytes(volume, classes.get(volume.class_name))
     return used
 

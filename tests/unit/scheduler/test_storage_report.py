@@ -7,6 +7,7 @@ from prometheus_client import CollectorRegistry
 from scheduler_volume_rig import SchedulerRig
 
 from tonnage.clock import VirtualClock
+from tonnage.objects.core_v1.persistent_volume import VOLUME_HOME
 from tonnage.objects.storage_v1 import VolumeAttachment
 from tonnage.scheduler.debug_pages import DebugPages
 from tonnage.scheduler.metrics import SchedulerMetrics
@@ -75,6 +76,22 @@ def test_all_bytes_of_a_class_are_told_beside_the_free_ones_by_class_and_by_node
     assert values.get_sample_value("tonnage_node_capacity_free_bytes", on_a) == 70.0 * GI
     assert values.get_sample_value("tonnage_node_capacity_total_bytes", on_a) == 100.0 * GI
     assert values.get_sample_value("tonnage_node_capacity_total_bytes", on_b) == 55.0 * GI
+
+
+@pytest.mark.parametrize(("home", "selected", "total_on_a"), [("", "a", 100), ("a", "b", 100), ("", "", 70)])
+def test_a_volume_without_affinity_that_its_driver_may_rebuild_counts_on_its_home(
+    home: str, selected: str, total_on_a: int
+) -> None:
+    """Cordoning its node is no reason for the class to look smaller, or less full."""
+    rig = SchedulerRig(driver(rebuilding=True), storage_class(), node("a", unschedulable=True), node("b"))
+    rig.add(capacity(node="a", free="70Gi"), capacity(node="b", free="50Gi"))
+    rig.add(claim("data", "30Gi", volume="pv-1", selected_node=selected))
+    rig.add(volume("pv-1", "30Gi", claim="default/data", metadata={"annotations": {VOLUME_HOME: home}}))
+    values = storage_values(rig)
+    on_a = {"storage_class": "fast", "node": "a"}
+    assert values.get_sample_value("tonnage_node_capacity_total_bytes", on_a) == total_on_a * GI
+    of_class = {"storage_class": "fast"}
+    assert values.get_sample_value("tonnage_capacity_total_bytes", of_class) == (total_on_a + 50) * GI
 
 
 def test_volumes_of_classes_that_share_their_disks_count_in_the_total_of_each() -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from tonnage.dashboard.status.sight import Sight
 from tonnage.dashboard.wire import NodeRow, PodRow, Row, VolumeRow
-from tonnage.scheduler.storage_totals import ClassTotals, class_totals
+from tonnage.scheduler.storage_totals import ClassTotals, class_totals, homes
 from tonnage.whatif.page import bytes_text, count_text
 
 MOST_CLASSES: Final = 24
@@ -63,7 +63,8 @@ class Overview(Row):
 
 def totals_of(sight: Sight) -> dict[str, ClassTotals]:
     known = sight.objects
-    return class_totals(known.capacities.values(), known.volumes.values(), known.classes)
+    home_of = homes(known.claims.get, known.nodes, known.drivers)
+    return class_totals(known.capacities.values(), known.volumes.values(), known.classes, home_of)
 
 
 def overview(sight: Sight, totals: Mapping[str, ClassTotals]) -> Overview:
