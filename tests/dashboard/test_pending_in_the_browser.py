@@ -67,3 +67,21 @@ async def test_a_pod_is_found_among_those_that_wait(window, shown_cluster):
     await window.page.get_by_role("searchbox").fill("web")
     await expect(window.page.locator(".cause")).to_have_count(1)
     await expect(window.page.locator(".cause")).to_contain_text("1 pod fits now")
+
+
+async def test_an_answer_from_before_the_pods_came_does_not_deny_them(window, shown_cluster):
+    page = window.page
+    await window.go("pending")
+    headline = page.locator(".pending-headline")
+    await expect(headline).to_have_text("No pod is pending")
+
+    async def keep_old(route):
+        answer = await (await route.fetch()).json()
+        await route.fulfill(json={**answer, "count": 0, "groups": [], "wouldHelp": [], "working": True})
+
+    await page.route("**/api/v1/pending", keep_old)
+    shown_cluster.put(*full_cluster())
+    await expect(headline).to_have_text("2 pods are pending; working out why…")
+    await expect(headline).to_have_class("pending-headline")
+    await page.unroute("**/api/v1/pending", keep_old)
+    await expect(headline).to_contain_text("1 does not fit")

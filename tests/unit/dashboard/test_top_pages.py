@@ -20,6 +20,7 @@ from tonnage.dashboard.wire import (
     Row,
     VolumeRow,
 )
+from tonnage.whatif.pending.pending import PendingAnswer
 
 GI = 1 << 30
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
@@ -223,3 +224,10 @@ def test_before_it_is_worked_out_who_waits_is_told_in_the_schedulers_words():
     )
     shown = texts(pending_lines(None, cluster, width=80))
     assert len(shown) == 2 and shown[1].startswith("ns/a") and shown[1].endswith("0/3 nodes are available")
+
+
+def test_pods_that_came_after_an_answer_without_pods_are_not_denied():
+    answer = PendingAnswer(pods=(), groups=(), helps=())
+    cluster = rows(pods={"ns/a": PodRow(uid="1"), "ns/b": PodRow(uid="2", state="gated")})
+    assert texts(pending_lines(answer, cluster, width=80))[0] == "1 pod waits; working out why"
+    assert texts(pending_lines(answer, rows(), width=80)) == ["no pod is pending"]

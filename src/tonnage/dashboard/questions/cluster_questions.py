@@ -83,8 +83,8 @@ class PendingAnswers:
         try:
             revision = self._cluster.collections.revision
             state = await self._cluster.state(with_workloads=True)
-            # Show a complete older answer rather than a newer one that grows.
-            early = self._tell if self._latest is None else None
+            # Show a complete older answer rather than a newer one that grows, unless nothing was pending then.
+            early = self._tell if self._latest is None or not self._latest["count"] else None
             tell = (lambda found: loop.call_soon_threadsafe(early, found)) if early is not None else None
             self._tell(await self._asking.keep(lambda limit: self._worked_out(state, revision, tell, limit)))
         except Exception as exc:

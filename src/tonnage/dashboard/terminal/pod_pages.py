@@ -42,11 +42,10 @@ class PageOfLines(TextPage):
 def pending_lines(
     answer: PendingAnswer | None, collections: Collections, *, width: int, search: str = ""
 ) -> list[ScreenLine]:
-    """Waiting pods by cause. Without an answer yet: waiting pods with the scheduler's message."""
-    if answer is None:
+    """Waiting pods by cause. Without an answer, or with one from before they came: waiting pods with
+    the scheduler's message."""
+    if answer is None or not answer.pods:
         return _waiting_lines(collections, search)
-    if not answer.pods:
-        return [plain("no pod is pending", "green")]
     count = len(answer.pods)
     found = [heading(f"{count:,} pod{' is' if count == 1 else 's are'} pending")]
     for group in answer.groups:
@@ -79,7 +78,7 @@ def _waiting_lines(collections: Collections, search: str) -> list[ScreenLine]:
     waiting: Mapping[str, PodRow] = {
         key: pod
         for key, pod in sorted(collections.of(PodRow).items())
-        if not pod.node and pod.phase == "Pending" and matches(search, key, pod.message)
+        if pod.state == "waiting" and not pod.node and pod.phase == "Pending" and matches(search, key, pod.message)
     }
     if not waiting:
         return [plain("no pod is pending", "green")]

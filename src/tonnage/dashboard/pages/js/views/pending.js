@@ -38,6 +38,7 @@ export function open(main, {state, query, tell}) {
   main.append(view);
   let answer = null;
 
+  const isWorking = told => told.working || told.revision < state.revision;
   const draw = () => {
     if (answer === null) return;
     const shown = searched(keysOf(answer.groups), search.value.trim().toLowerCase());
@@ -48,7 +49,7 @@ export function open(main, {state, query, tell}) {
       ({key}) => makeGroup(key, opened),
       (element, {item, isGone}) => updateGroup(element, item.group, isGone),
     );
-    showHeadline(headline, answer);
+    showHeadline(headline, answer, isWorking(answer) ? waitingIn(state) : 0);
     replace(moment, momentOf(answer));
     notes.show(answer.notes);
     showHelps(helps, answer);
@@ -62,7 +63,7 @@ export function open(main, {state, query, tell}) {
   const stopAsking = keepAsking(state, {
     path: "/api/v1/pending",
     isAbout: changed => CONCERNED.some(name => changed[name]),
-    isWorking: told => told.working || told.revision < state.revision,
+    isWorking,
     onAnswer: told => {
       failure.show(null);
       answer = told;
@@ -99,7 +100,10 @@ function searched(groups, word) {
     .filter(({group}) => group.pods.length);
 }
 
-function showHeadline(element, answer) {
+/** Pods that wait for a node by what is known now; an answer may be of before they came. */
+const waitingIn = state => [...state.pods.values()].filter(row => (row.state ?? "waiting") === "waiting").length;
+
+function showHeadline(element, answer, waiting) {
   const podsOf = groups => groups.reduce((sum, group) => sum + group.pods.length, 0);
   const pods = podsOf(answer.groups);
   const fitting = podsOf(answer.groups.filter(group => group.fits));
@@ -115,7 +119,8 @@ function showHeadline(element, answer) {
     text = `${count(answer.count, "pod is", "pods are")} pending${soFar}: ${told.join(", ")}`;
     if (told.length === 1 && !soFar) text = told[0].replace(" ", answer.count === 1 ? " pending pod " : " pending pods ");
   }
-  element.classList.toggle("is-good", !answer.count);
+  if (!answer.count && waiting) text = `${count(waiting, "pod is", "pods are")} pending; working out why…`;
+  element.classList.toggle("is-good", !answer.count && !waiting);
   say(element, text);
 }
 
