@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from tonnage import metrics
+from tonnage import http_connection, metrics
 from tonnage.errors import TonnageError
-from tonnage.http_connection import connection_of
 from tonnage.listener import listening
 from tonnage.serving.request_host import wrong_host
 
@@ -84,7 +83,7 @@ async def served(
 
 def recognised(request: web.BaseRequest) -> None:
     """For a gate: the client is authenticated, so its connection is kept before those of strangers."""
-    connection = connection_of(request)
+    connection = http_connection.connection_of(request)
     if connection is not None:
         connection.let_in()
 

@@ -29,20 +29,15 @@ from tonnage.apiserver.metrics import AccessMetrics, RequestMetrics, show_audit_
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.responses import warning_headers
 from tonnage.apiserver.verbs import patching, reading, reviews, subresources, writing
-from tonnage.apiserver.verbs.reading import Watching
-from tonnage.apiserver.verbs.subresources import refuse_container_request
 from tonnage.documents.access.attributes import Attributes, attributes_of, forbidden
 from tonnage.documents.access.impersonation import impersonate, names_another, wanted_user
 from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.errors import ApiError, BadRequest, TooManyRequests, Unauthorized
 from tonnage.http_connection import SEND_S, WRITE_BUFFER_BYTES, LargeResponse, connection_of
-from tonnage.objects import names
-from tonnage.objects.document import encode
+from tonnage.objects import document, names, small_groups
 from tonnage.objects.resources import AUTHORIZATION_REVIEWS, REVIEW_GROUPS, SELF_REVIEWS, TOKEN_REVIEWS, verbs_of
-from tonnage.objects.small_groups import LEASE_HEADER
 from tonnage.objects.users import NOBODY, User
-from tonnage.store.errors import FenceBroken, StoreError
-from tonnage.store.writes import fenced
+from tonnage.store import errors, writes
 
 Verb = Callable[[Registry, requests.Call], Awaitable[requests.Response]]
 
@@ -97,7 +92,7 @@ class Application:
         show_audit_log(collector_registry, lambda: self.audit_log)
         self._documents = StaticDocuments(registry.definitions)
         self.lifecycle = DefinitionLifecycle(registry, self._end_stale_watches, self.rng)
-        self._watches: dict[Watching, Callable[[], bool]] = {}
+        self._watches: dict[reading.Watching, Callable[[], bool]] = {}
         self._bodies = Bodies()
         self._reading = self._mutating = self._unsent_bytes = 0
         self.metrics.reading.set_function(lambda: self._reading)
@@ -225,7 +220,7 @@ class Application:
     async def _limited(self, request: web.BaseRequest, call: requests.Call) -> requests.Response:
         """Run a verb unless too many requests are running. Raises only ApiError."""
         reads = call.verb in ("get", "list")
-        fence = None if reads else requests.fence_of(call.headers.get(LEASE_HEADER))
+        fence = None if reads else requests.fence_of(call.headers.get(small_groups.LEASE_HEADER))
         if not reads and request.body_exists:
             call.body = await self._bodies.read(request)
         body = call.body
@@ -238,7 +233,7 @@ class Application:
             self._reading += reads
             self._mutating += not reads
             try:
-                with fenced(fence):
+                with writes.fenced(fence):
                     response = await self._handler(call)(self.registry, call)
                 if call.at.resource is CRDS and not reads:
                     await self.lifecycle.try_to_settle()  # so that the object is there when the answer arrives
@@ -246,9 +241,9 @@ class Application:
             finally:
                 self._reading -= reads
                 self._mutating -= not reads
-        except FenceBroken as exc:
-            raise requests.fence_broken(call.headers[LEASE_HEADER], exc.record) from exc
-        except StoreError as exc:
+        except errors.FenceBroken as exc:
+            raise requests.fence_broken(call.headers[small_groups.LEASE_HEADER], exc.record) from exc
+        except errors.StoreError as exc:
             _log.error("%s %s: %s", request.method, request.path, exc)
             raise status.from_store(exc) from exc
         except (ApiError, asyncio.CancelledError):
@@ -273,7 +268,7 @@ class Application:
 
     async def _watch(self, request: web.BaseRequest, call: requests.Call) -> web.StreamResponse:
         loop, connection = asyncio.get_running_loop(), connection_of(request)
-        watching = Watching(self.registry, call, self.rng, started_at=loop.time())
+        watching = reading.Watching(self.registry, call, self.rng, started_at=loop.time())
         response = web.StreamResponse(headers={"Cache-Control": "no-cache, private"})
         response.content_type = "application/json"
         gauge, events = self.metrics.watcher(call), self.metrics.events_of(call)
@@ -332,7 +327,7 @@ class Application:
             body, content_type = metrics.exposition(self.collector_registry)
             answer = requests.Response(body, content_type=content_type)
         else:
-            refuse_container_request(self.registry, path)
+            subresources.refuse_container_request(self.registry, path)
             documents = self._documents.present()
             takes_long = bool(documents.custom) and path.startswith("/openapi/")  # it contains all schemas
             find = partial(documents.find, path, accept, request.headers.get("If-None-Match", ""))
@@ -351,9 +346,9 @@ class Application:
         """OpenID Connect discovery, by which others verify ServiceAccounts' tokens themselves."""
         tokens = self.authenticator.accounts
         if path == "/.well-known/openid-configuration":
-            return requests.Response(encode(tokens.openid_configuration(f"{self.url}{JWKS_PATH}")))
+            return requests.Response(document.encode(tokens.openid_configuration(f"{self.url}{JWKS_PATH}")))
         if path == JWKS_PATH:
-            return requests.Response(encode(tokens.key.jwks()), content_type="application/jwk-set+json")
+            return requests.Response(document.encode(tokens.key.jwks()), content_type="application/jwk-set+json")
         return None
 
     # -- answers ------------------------------------------------------------------------------------------------------
@@ -380,4 +375,4 @@ def _failed(error: ApiError) -> requests.Response:
     headers = {"Retry-After": str(error.retry_after_s)} if error.retry_after_s else {}
     # Header bytes that are no text, which the library passes on as lone surrogates, are shown as U+FFFD.
     error.message = error.message.encode(errors="surrogatepass").decode(errors="replace")
-    return requests.Response(encode(status.failure(error)), error.code, headers=headers)
+    return requests.Response(document.encode(status.failure(error)), error.code, headers=headers)

@@ -9,11 +9,9 @@ from __future__ import annotations
 import logging
 from functools import partial
 
-from tonnage.apiserver.event_loop import on_loop
-from tonnage.apiserver.registry import Guard
+from tonnage.apiserver import event_loop, registry
+from tonnage.documents.access import escalation, policy
 from tonnage.documents.access.attributes import AccessDecision, Attributes, Authorizer
-from tonnage.documents.access.escalation import refuse_escalation
-from tonnage.documents.access.policy import AccessPolicy, RoleRef, Sheet
 from tonnage.documents.access.rules import RuleIndex
 from tonnage.objects.document import decode
 from tonnage.objects.resources import BY_PLURAL, RBAC, Resource
@@ -29,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 class RbacAuthorizer:
     def __init__(self, store: Store) -> None:
-        self.policy = AccessPolicy()
+        self.policy = policy.AccessPolicy()
         for resource in (ROLES, CLUSTER_ROLES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS):
             follow = partial(self._changed, resource)
             for record in store.follow(resource.store_prefix, follow):
@@ -52,11 +50,11 @@ class RbacAuthorizer:
         drop(namespace, name)
 
 
-def guard_of(authorizer: Authorizer) -> Guard | None:
+def guard_of(authorizer: Authorizer) -> registry.Guard | None:
     """The check of writes to roles and bindings, for a thread; None where everything is allowed."""
     if not isinstance(authorizer, RbacAuthorizer):
         return None
-    return partial(refuse_escalation, rights=_RightsOnLoop(authorizer))
+    return partial(escalation.refuse_escalation, rights=_RightsOnLoop(authorizer))
 
 
 class _RightsOnLoop:
@@ -66,10 +64,10 @@ class _RightsOnLoop:
         self._authorizer = authorizer
 
     def authorize(self, attributes: Attributes) -> AccessDecision:
-        return on_loop(lambda: self._authorizer.authorize(attributes))
+        return event_loop.on_loop(lambda: self._authorizer.authorize(attributes))
 
-    def sheet(self, user: User, namespace: str) -> Sheet:
-        return on_loop(lambda: self._authorizer.policy.sheet(user, namespace))
+    def sheet(self, user: User, namespace: str) -> policy.Sheet:
+        return event_loop.on_loop(lambda: self._authorizer.policy.sheet(user, namespace))
 
-    def rules_of(self, role: RoleRef, namespace: str) -> RuleIndex:
-        return on_loop(lambda: self._authorizer.policy.rules_of(role, namespace))
+    def rules_of(self, role: policy.RoleRef, namespace: str) -> RuleIndex:
+        return event_loop.on_loop(lambda: self._authorizer.policy.rules_of(role, namespace))

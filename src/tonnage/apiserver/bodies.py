@@ -20,12 +20,10 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
-from tonnage.apiserver import event_loop
-from tonnage.apiserver.status import ExpectationFailed, RequestTimeout
-from tonnage.documents import api_errors
+from tonnage.apiserver import event_loop, status
+from tonnage.documents import api_errors, go_text
 from tonnage.documents.admit import ROOT, Malformed, Path
 from tonnage.documents.custom.custom_resource import CustomResource, admit_as
-from tonnage.documents.go_text import syntax_error
 from tonnage.documents.protobuf import open_envelope, struct_named
 from tonnage.documents.schema import schema_of_resource
 from tonnage.errors import BadRequest, RequestEntityTooLarge, TooManyRequests, UnsupportedMediaType
@@ -124,7 +122,7 @@ def read_document(body: bytes, media: str, *, must_be: str, resource: Resource |
     except BudgetExceeded as exc:
         raise api_errors.too_much(exc) from exc
     except (NumberOutOfRange, msgspec.DecodeError) as exc:
-        problem = exc if isinstance(exc, NumberOutOfRange) else syntax_error(body)
+        problem = exc if isinstance(exc, NumberOutOfRange) else go_text.syntax_error(body)
         raise _unrecognized(body, must_be, f"{_NO_KIND}; json parse error: {problem}") from exc
     except InvalidYaml as exc:
         raise _unrecognized(body, must_be, f"{_NO_KIND}; yaml parse error: {exc.message}") from exc
@@ -356,7 +354,7 @@ class Bodies:
                 told = f"of its body {size} bytes came, and then nothing for {PAUSE_S:.0f} s"
                 if loop.time() >= done_by:
                     told = f"its body was not complete after {BODY_S:.0f} s: {size} bytes had come"
-                raise RequestTimeout(f"the request was given up: {told}") from exc
+                raise status.RequestTimeout(f"the request was given up: {told}") from exc
             if isinstance(exc, (BadBody, web.RequestPayloadError)):
                 raise BadRequest(f"the body of the request cannot be read: {str(exc)[:200]}") from exc
             raise
@@ -410,7 +408,7 @@ async def _continue(request: web.BaseRequest) -> None:
     if not expected or request.version < (1, 1):
         return
     if expected.lower() != "100-continue":
-        raise ExpectationFailed(f"nothing is known of the expectation {expected[:100]!r}")
+        raise status.ExpectationFailed(f"nothing is known of the expectation {expected[:100]!r}")
     if not request.content.is_eof():
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         request.writer.output_size = 0  # the answer itself has not begun

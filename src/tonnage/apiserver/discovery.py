@@ -17,10 +17,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tonnage import KUBERNETES_VERSION
-from tonnage.apiserver import openapi
-from tonnage.apiserver.custom_definitions import Definitions
+from tonnage.apiserver import custom_definitions, openapi, responses
 from tonnage.apiserver.requests import Response
-from tonnage.apiserver.responses import accepted, quality
 from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.documents.custom.definition_rules import version_preference
 from tonnage.documents.schema import ShapedResource
@@ -133,8 +131,8 @@ def _storage_version_hash(resource: Resource) -> str:
 
 def negotiates_aggregated(accept: str) -> str | None:
     """The version of apidiscovery.k8s.io that an Accept header prefers among ours; None for the walk."""
-    for media_type, parameters in accepted(accept):
-        if media_type not in ("application/json", "application/*", "*/*") or not quality(parameters):
+    for media_type, parameters in responses.accepted(accept):
+        if media_type not in ("application/json", "application/*", "*/*") or not responses.quality(parameters):
             continue
         if "as" not in parameters:
             return None
@@ -258,7 +256,7 @@ _PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
 
 class StaticDocuments:
-    def __init__(self, definitions: Definitions) -> None:
+    def __init__(self, definitions: custom_definitions.Definitions) -> None:
         self._definitions = definitions
         self._state: object = None
         self._present = _Documents([])

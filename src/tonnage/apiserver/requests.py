@@ -22,11 +22,7 @@ from tonnage.documents.access.attributes import Attributes
 from tonnage.documents.api_errors import UnknownReason
 from tonnage.documents.validation.metadata import FIELD_MANAGER_MAX_BYTES, validate_field_manager
 from tonnage.errors import BadRequest, Conflict
-from tonnage.objects import field_errors
-from tonnage.objects.codec import resource_of
-from tonnage.objects.document import decode, dig
-from tonnage.objects.field_errors import unsupported
-from tonnage.objects.meta import InvalidRevision, parse_revision
+from tonnage.objects import codec, document, field_errors, meta
 from tonnage.objects.resources import BINDINGS, BY_PATH, REVIEWS_BY_PATH, Resource, verbs_of
 from tonnage.objects.selectors import FieldSelector, InvalidSelector, LabelMatcher, label_matcher
 from tonnage.objects.small_groups import LEASE_HEADER, Lease
@@ -283,7 +279,7 @@ def _list_errors(options: ListOptions) -> field_errors.Errors:
         if options.token:
             errors.append(forbid(field, "resourceVersionMatch is forbidden when continue is provided"))
         if options.match not in ("Exact", "NotOlderThan"):
-            errors.append(unsupported(field, options.match, ("Exact", "NotOlderThan", "")))
+            errors.append(field_errors.unsupported(field, options.match, ("Exact", "NotOlderThan", "")))
         if options.match == "Exact" and options.resource_version == "0":
             errors.append(forbid(field, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'))
     if options.send_initial_events is not None:
@@ -301,7 +297,7 @@ def _watch_errors(options: ListOptions) -> field_errors.Errors:
             told = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
             errors.append(forbid(field, told))
         if options.match != "NotOlderThan":
-            errors.append(unsupported(field, options.match, ("NotOlderThan",)))
+            errors.append(field_errors.unsupported(field, options.match, ("NotOlderThan",)))
         if options.token:
             errors.append(forbid(field, "resourceVersionMatch is forbidden when continue is provided"))
     return errors
@@ -335,8 +331,8 @@ def values(query: Mapping[str, str], name: str) -> list[str]:
 def revision(text: str, *, of: str) -> int:
     """A resourceVersion as our integer; empty is 0. Only a list has a proper error for one that is no number."""
     try:
-        return parse_revision(text)
-    except InvalidRevision as exc:
+        return meta.parse_revision(text)
+    except meta.InvalidRevision as exc:
         problem = f'resourceVersion: Invalid value: "{text}": {exc}'
         error = BadRequest(f"invalid resource version: {problem}") if of == "list" else UnknownReason(problem)
         raise error from exc
@@ -351,14 +347,14 @@ def fence_of(header: str | None) -> Fence | None:
     if not (namespace and name and identity):
         told = f'the header {LEASE_HEADER} names no lease and holder: "{header}"'
         raise BadRequest(f'{told}; write it like "kube-system/name holder"')
-    return Fence(resource_of(Lease).key(namespace, name), lambda record: holder_of(record) in (None, identity))
+    return Fence(codec.resource_of(Lease).key(namespace, name), lambda record: holder_of(record) in (None, identity))
 
 
 def holder_of(record: StoreRecord | None) -> str | None:
     """The holder of a lease: empty when released, None when there is no lease."""
     if record is None:
         return None
-    return str(dig(decode(record.document), "spec", "holderIdentity") or "")
+    return str(document.dig(document.decode(record.document), "spec", "holderIdentity") or "")
 
 
 def fence_broken(header: str, record: StoreRecord | None) -> Conflict:

@@ -14,8 +14,7 @@ from typing import Any
 from tonnage.apiserver.requests import Call, ListOptions
 from tonnage.clock import Clock
 from tonnage.documents.custom.custom_resource import CustomResource
-from tonnage.documents.kinds import strategies
-from tonnage.documents.kinds.event import field_labels
+from tonnage.documents.kinds import event, strategies
 from tonnage.documents.schema import Scalar, Struct, Type, schema_of_resource
 from tonnage.documents.strategy import Strategy
 from tonnage.errors import BadRequest
@@ -87,7 +86,7 @@ def _custom_names(resource: CustomResource, fields: FieldSelector) -> Mapping[st
 
 def _stored_names(strategy: Strategy, resource: Resource, fields: FieldSelector) -> Mapping[str, str]:
     """The stored name of each field in a selector. Raises BadRequest."""
-    own = field_labels(resource, strategy.selectable)
+    own = event.field_labels(resource, strategy.selectable)
     known = {**own, "metadata.name": "metadata.name"}
     # Upstream's kinds with selectable fields list all of them; the others share a list that has both.
     if resource.namespaced or not own:

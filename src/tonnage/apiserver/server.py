@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from tonnage import listener, metrics, private_files
 from tonnage.apiserver import bootstrap
 from tonnage.apiserver.app import Application
 from tonnage.apiserver.audit_log import AuditLog, AuditLogFile
@@ -36,9 +37,6 @@ from tonnage.clock import Clock, SystemClock, in_background
 from tonnage.documents.access.attributes import AllowAll
 from tonnage.errors import TonnageError
 from tonnage.gates import Gates
-from tonnage.listener import listening
-from tonnage.metrics import new_registry
-from tonnage.private_files import own_folder
 from tonnage.store.options import KEEP_BYTES, KEEP_REVISIONS, StoreOptions
 from tonnage.store.store import Store
 
@@ -89,7 +87,7 @@ async def serve(
 ) -> AsyncIterator[Server]:
     """Run a server inside the block. Raises TonnageError, with a remedy, when it cannot start."""
     clock, rng = clock or SystemClock(), rng or random.SystemRandom()
-    folder = own_folder(settings.data_dir)
+    folder = private_files.own_folder(settings.data_dir)
     options = StoreOptions(
         index=index_for(settings.gates, clock),
         find_problem=stored_problem,
@@ -122,7 +120,7 @@ async def serve(
             registry,
             authenticator=credentials.authenticator,
             anonymous_auth=settings.anonymous_auth,
-            collector_registry=new_registry(),
+            collector_registry=metrics.new_registry(),
             rng=rng,
         )
         async with AsyncExitStack() as stack:
@@ -144,7 +142,7 @@ async def serve(
             await enter(client_ca_followed(settings.client_ca_file, credentials.client_certificates, clock))
             try:
                 opened = await enter(
-                    listening(
+                    listener.listening(
                         application.handle,
                         host=settings.bind,
                         port=settings.port,

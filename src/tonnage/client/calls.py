@@ -22,17 +22,13 @@ import msgspec
 from msgspec.structs import replace
 
 from tonnage.backoff import Backoff
-from tonnage.client import errors
+from tonnage.client import errors, throttle
 from tonnage.client.errors import Disconnected, Untrusted
 from tonnage.client.leadership import Leadership
-from tonnage.client.throttle import Limit
 from tonnage.client.transport.wire import HttpResponse, Request, Stream, Transport
 from tonnage.clock import Clock
 from tonnage.errors import ApiError, TonnageError
-from tonnage.objects import codec
-from tonnage.objects.decode_errors import Unreadable
-from tonnage.objects.meta import Status
-from tonnage.objects.small_groups import LEASE_HEADER
+from tonnage.objects import codec, decode_errors, meta, small_groups
 
 OnRequest = Callable[[str, str, int, float], None]
 """(verb, resource, HTTP code or 0 without an answer, seconds): called for every request, retries included."""
@@ -80,7 +76,7 @@ class Caller:
     _: KW_ONLY
     clock: Clock
     rng: random.Random
-    limit: Limit | None = None
+    limit: throttle.Limit | None = None
     on_request: OnRequest | None = None
     guard: Leadership | None = None
 
@@ -150,7 +146,7 @@ class Caller:
             was_sent = True
 
         guard.check(what)
-        token = ((LEASE_HEADER, guard.token),)
+        token = ((small_groups.LEASE_HEADER, guard.token),)
         answered = False
         try:
             response = await self._counted(call, replace(request, headers=token, before_write=before_write))
@@ -186,9 +182,9 @@ class Caller:
         text = response.headers.get("retry-after", "")
         retry_after_s = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
         try:
-            status = codec.decode(Status, response.body)
-        except Unreadable:
-            status = Status()
+            status = codec.decode(meta.Status, response.body)
+        except decode_errors.Unreadable:
+            status = meta.Status()
         if status.code != response.code:  # no Status, or a proxy put one into another answer
             url = self.transport.server + call.request.path.partition("?")[0]
             return errors.from_response(

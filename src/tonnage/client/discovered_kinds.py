@@ -22,7 +22,6 @@ from tonnage.client.reconciler import Reconciler
 from tonnage.clock import Clock
 from tonnage.errors import NotFound, TonnageError
 from tonnage.objects import codec
-from tonnage.objects.codec import RESOURCE_BY_HEAD
 from tonnage.objects.document import dig
 from tonnage.objects.meta import Document, Key, Object, RecordMeta
 from tonnage.objects.resources import BY_PLURAL, RESOURCES, Resource, group_versions
@@ -37,7 +36,7 @@ def _class_of(resource: Resource, base: type[Object]) -> type[Object]:
     # Named as the kind, because an object's `kind` is compared with it.
     cls = RecordMeta(resource.kind, (base,), {"__module__": __name__, "__doc__": base.__doc__})
     assert issubclass(cls, Object)
-    RESOURCE_BY_HEAD[cls] = resource
+    codec.RESOURCE_BY_HEAD[cls] = resource
     return cls
 
 

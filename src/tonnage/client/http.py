@@ -12,19 +12,16 @@ from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Literal, Self, TypedDict, TypeVar, Unpack
 
-from tonnage.client import rest
+from tonnage.client import rest, throttle
 from tonnage.client.calls import ApiCall, Caller, OnRequest
 from tonnage.client.config.connection import ServerConnection
 from tonnage.client.leadership import Leadership
 from tonnage.client.rest import Kind, Selection, resource_of
-from tonnage.client.throttle import Limit, SpareTokens
 from tonnage.client.transport.http_transport import HttpTransport
 from tonnage.client.transport.wire import Request, Transport, lines_of
 from tonnage.clock import Clock, SystemClock
 from tonnage.errors import Expired, NotFound
-from tonnage.objects import codec
-from tonnage.objects.codec import ObjectList
-from tonnage.objects.decode_errors import Unreadable
+from tonnage.objects import codec, decode_errors
 from tonnage.objects.document import Doc, encode
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.resources import BY_KIND, BY_PLURAL, Resource
@@ -70,7 +67,7 @@ class Client:
         *,
         clock: Clock | None = None,
         rng: random.Random | None = None,
-        limit: Limit | None = None,
+        limit: throttle.Limit | None = None,
         on_request: OnRequest | None = None,
         timeout_s: float = 30.0,
         guard: Leadership | None = None,
@@ -114,19 +111,19 @@ class Client:
     def give_way_while(self, is_busy: Callable[[], bool]) -> None:
         """For less urgent requests (`clients.Clients.telling`): send few while `is_busy` returns True too."""
         limit = self._caller.limit
-        if isinstance(limit, SpareTokens):
+        if isinstance(limit, throttle.SpareTokens):
             limit.busy.append(is_busy)
 
     @contextmanager
     def hurrying(self) -> Iterator[None]:
         """In the block, requests give way to no other: for a program's last writes (`SpareTokens.hurried`)."""
         limit = self._caller.limit
-        if isinstance(limit, SpareTokens):
+        if isinstance(limit, throttle.SpareTokens):
             limit.hurried += 1
         try:
             yield
         finally:
-            if isinstance(limit, SpareTokens):
+            if isinstance(limit, throttle.SpareTokens):
                 limit.hurried -= 1
 
     @property
@@ -156,10 +153,10 @@ class Client:
         *,
         page_size: int = PAGE_SIZE,
         retry: bool = True,
-        on_unreadable: Callable[[Unreadable], None] | None = None,
+        on_unreadable: Callable[[decode_errors.Unreadable], None] | None = None,
         at: str = "",
         **selection: Unpack[Selection],
-    ) -> ObjectList[T]:
+    ) -> codec.ObjectList[T]:
         """All objects at one resourceVersion, read page by page.
 
         `at` is that resourceVersion. Raises Expired when the server no longer has it, and Unreadable, unless
@@ -171,7 +168,7 @@ class Client:
             return page.items, page.resource_version, page.continue_
 
         items, version = await self._list(resource_of(cls), selection, page_size, retry, read, at)
-        return ObjectList(items, version)
+        return codec.ObjectList(items, version)
 
     async def create(self, wanted: T) -> T:
         """Create an object. Returns the server's. Raises AlreadyExists, Invalid."""

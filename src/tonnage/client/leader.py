@@ -20,16 +20,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import KW_ONLY, dataclass
 from datetime import datetime
 
-from tonnage import logs
-from tonnage.backoff import jittered
+from tonnage import backoff, clock, logs
 from tonnage.client.http import Client
 from tonnage.client.leadership import InvalidLeaseTimes, Leadership
-from tonnage.clock import rfc3339_micro, within
 from tonnage.errors import Conflict, NotFound, TonnageError
-from tonnage.objects import codec
+from tonnage.objects import codec, meta, small_groups
 from tonnage.objects.document import Doc, dig
-from tonnage.objects.meta import Key, split_key
-from tonnage.objects.small_groups import Lease, LeaseSpec
 
 JITTER_FACTOR = 1.2
 _MAX_TRANSITIONS = 2**31 - 1
@@ -43,7 +39,7 @@ _log = logs.logger(__name__)
 class LeaseLost(TonnageError):
     """We led and no longer do; `holder` is the new leader, empty if unknown."""
 
-    def __init__(self, lease: Key, holder: str, deadline_s: float) -> None:
+    def __init__(self, lease: meta.Key, holder: str, deadline_s: float) -> None:
         self.lease = lease
         self.holder = holder
         why = f'"{holder}" holds it now' if holder else f"it could not be renewed within {deadline_s:g} s"
@@ -71,7 +67,7 @@ class LeaderElector:
     """One candidate. Its client must not ask `leadership` before it writes. Raises InvalidLeaseTimes."""
 
     client: Client
-    lease: Key
+    lease: meta.Key
     leadership: Leadership
     _: KW_ONLY
     retry_period_s: float = 2.0
@@ -86,7 +82,7 @@ class LeaderElector:
         self._lease_duration_s = leadership.lease_duration_s
         self._renew_deadline_s = leadership.renew_deadline_s
         self._doc: Doc | None = None  # the lease as the server last returned it
-        self._seen = LeaseSpec()
+        self._seen = small_groups.LeaseSpec()
         self._seen_at = self._clock.monotonic()  # when it last changed, by our clock
         self._reported = ""
 
@@ -143,7 +139,7 @@ class LeaderElector:
             self._report()
             if is_ours and self.leadership.left_s > 0:  # an answer may come too late to count
                 return
-            await self._clock.sleep(jittered(self.retry_period_s, JITTER_FACTOR, self.client.rng))
+            await self._clock.sleep(backoff.jittered(self.retry_period_s, JITTER_FACTOR, self.client.rng))
 
     async def _renew(self) -> None:
         over = asyncio.ensure_future(self.leadership.wait_over())
@@ -160,7 +156,7 @@ class LeaderElector:
                 if self.leadership.is_over or left_s <= 0:
                     return
                 try:
-                    is_ours = await within(self._clock, left_s, self._renew_once())
+                    is_ours = await clock.within(self._clock, left_s, self._renew_once())
                 except TimeoutError:
                     is_ours = False
                 self._report()
@@ -195,11 +191,11 @@ class LeaderElector:
     async def _take(self) -> bool:
         """Read the lease, and acquire it if it is free, expired, or ours. Raises TonnageError."""
         try:
-            self._observe(await self.client.get_doc(Lease, self.lease, retry=False))
+            self._observe(await self.client.get_doc(small_groups.Lease, self.lease, retry=False))
         except NotFound:
             if self.leader and not self.is_leader and self._is_valid():
                 return False  # it was deleted, and its holder may not know yet
-            namespace, name = split_key(self.lease)
+            namespace, name = meta.split_key(self.lease)
             head: Doc = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
             now, asked_at = self._now(), self._clock.monotonic()
             spec = self._spec(acquire_time=now, renew_time=now, transitions=0)
@@ -219,7 +215,7 @@ class LeaderElector:
     async def _update(self, acquire_time: datetime | None, transitions: int) -> None:
         """Write ourselves into the last seen lease. Raises Conflict when it has changed since."""
         now, asked_at = self._now(), self._clock.monotonic()
-        acquired = now if acquire_time is None else rfc3339_micro(acquire_time)
+        acquired = now if acquire_time is None else clock.rfc3339_micro(acquire_time)
         spec = self._spec(acquire_time=acquired, renew_time=now, transitions=transitions)
         self._observe(await self.client.update_doc({**(self._doc or {}), "spec": spec}))
         self.leadership.renewed(asked_at)
@@ -230,13 +226,13 @@ class LeaderElector:
             _log.info("The lease is left to run out: a write has had no answer", lease=self.lease)
             return
         try:
-            await within(self._clock, self._renew_deadline_s, self._let_go())
+            await clock.within(self._clock, self._renew_deadline_s, self._let_go())
         except (TonnageError, TimeoutError) as exc:
             _log.warning("Lease could not be released; it runs out by itself", lease=self.lease, error=str(exc))
 
     async def _let_go(self) -> None:
         while True:
-            self._observe(await self.client.get_doc(Lease, self.lease, retry=False))
+            self._observe(await self.client.get_doc(small_groups.Lease, self.lease, retry=False))
             if not self.is_leader:
                 return
             now = self._now()
@@ -261,7 +257,7 @@ class LeaderElector:
         # A renewal changes the version, even if the clock stands still and the spec is equal.
         changed = self._doc is None or dig(self._doc, *_VERSION) != dig(doc, *_VERSION)
         self._doc = doc
-        spec = codec.convert(Lease, doc).spec
+        spec = codec.convert(small_groups.Lease, doc).spec
         if changed or spec != self._seen:
             self._seen = spec
             self._seen_at = self._clock.monotonic()
@@ -272,7 +268,7 @@ class LeaderElector:
         return self._seen_at + (self._seen.lease_duration_seconds or 0) > self._clock.monotonic()
 
     def _now(self) -> str:
-        return rfc3339_micro(self._clock.now())
+        return clock.rfc3339_micro(self._clock.now())
 
     def _report(self) -> None:
         if self.leader != self._reported:

@@ -11,9 +11,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 from tonnage import logs
+from tonnage.client import errors, leadership
 from tonnage.client.cache import Cache
-from tonnage.client.errors import Disconnected
-from tonnage.client.leadership import NotLeading
 from tonnage.client.metrics import WorkQueueMetrics
 from tonnage.client.workqueue import WorkQueue
 from tonnage.clock import Clock
@@ -98,11 +97,11 @@ class Reconciler:
     async def _reconcile_one(self, key: Key) -> None:
         try:
             again_s = await self._reconcile(key)
-        except (Conflict, NotFound, AlreadyExists, Disconnected) as exc:
+        except (Conflict, NotFound, AlreadyExists, errors.Disconnected) as exc:
             # Another writer was faster, or the server is away: the informers will show it, and the key is retried.
             _log.debug("Looked at an old state", controller=self.name, key=key, error=exc.message)
             self.queue.retry(key)
-        except NotLeading as exc:
+        except leadership.NotLeading as exc:
             # Dropped: the current leader does it, and this program is about to end.
             _log.debug("No longer leading", controller=self.name, key=key, error=exc.message)
         except TonnageError as exc:

@@ -24,21 +24,16 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from tonnage import logs
-from tonnage.backoff import jittered
+from tonnage import backoff, clock, logs, metrics
+from tonnage.client import leadership, throttle
 from tonnage.client.http import Client
-from tonnage.client.leadership import NotLeading
-from tonnage.client.throttle import TokenBucket
 from tonnage.client.workqueue import WorkQueue
-from tonnage.clock import within
 from tonnage.errors import AlreadyExists, ApiError, NotFound, TonnageError
-from tonnage.metrics import show_families
-from tonnage.objects.codec import resource_of, to_doc
+from tonnage.objects import codec, names
 from tonnage.objects.core_v1.small_kinds import EventSeries
 from tonnage.objects.core_v1.volume import ObjectReference
 from tonnage.objects.events_v1 import Event
 from tonnage.objects.meta import MicroTime, Object, ObjectMeta
-from tonnage.objects.names import dns_subdomain
 
 MAX_SIMILAR: Final = 10
 SIMILAR_WITHIN_S: Final = 600.0
@@ -131,7 +126,7 @@ class Recorder:
         self._by_note = by_note
         self._similar: OrderedDict[Hashable, _Similar] = OrderedDict()
         """By type, reason and object, as client-go's EventAggregator."""
-        self._allowances: OrderedDict[Hashable, TokenBucket] = OrderedDict()
+        self._allowances: OrderedDict[Hashable, throttle.TokenBucket] = OrderedDict()
         """By object, as client-go's EventSourceObjectSpamFilter."""
         self._entries: dict[tuple[object, ...], _Entry] = {}
         self._pending: set[_Entry] = set()
@@ -170,7 +165,7 @@ class Recorder:
         if len(self._pending) >= MAX_PENDING:
             self.dropped += 1
             return
-        new = partial(TokenBucket, 1 / SPAM_REFILL_S, SPAM_BURST, clock=self._clock)
+        new = partial(throttle.TokenBucket, 1 / SPAM_REFILL_S, SPAM_BURST, clock=self._clock)
         if not _remembered(self._allowances, who, new).take_now():
             self.filtered += 1
             return
@@ -207,7 +202,7 @@ class Recorder:
         if self._tasks:
             try:
                 with self._client.hurrying():
-                    await within(self._clock, flush_s, self._wait_idle())
+                    await clock.within(self._clock, flush_s, self._wait_idle())
             except TimeoutError:
                 self.abandoned += len(self._pending)
                 _log.warning("Events were not written in time", events=len(self._pending), flush_s=flush_s)
@@ -267,14 +262,14 @@ class Recorder:
         """Write the event to the server; False when it should be tried again later."""
         try:
             await self._sync(entry)
-        except NotLeading:
+        except leadership.NotLeading:
             self.abandoned += 1  # the current leader records it
         except TonnageError as exc:
             # Another try may succeed: there was no answer, or the server is overloaded or failing.
             may_pass = not isinstance(exc, ApiError) or exc.code == 429 or exc.code >= 500
             if may_pass and entry.tries + 1 < _MAX_TRIES and not self._is_stopping:
                 entry.tries += 1
-                again_s = jittered(_RETRY_S, _RETRY_JITTER, self._client.rng)
+                again_s = backoff.jittered(_RETRY_S, _RETRY_JITTER, self._client.rng)
                 self._queues[entry.event.type].add_after(entry, again_s)
                 return False
             self.abandoned += 1
@@ -291,7 +286,7 @@ class Recorder:
         count, entry.refreshed_s = entry.count, self._clock.monotonic()
         series = EventSeries(count=count, last_observed_time=MicroTime.of(entry.observed_at)) if count > 1 else None
         if entry.is_created and series is not None:
-            patch = {"series": to_doc(series)}
+            patch = {"series": codec.to_doc(series)}
             try:
                 await self._client.patch(Event, entry.event.key, patch, patch_type="strategic")
                 entry.written_count = count
@@ -312,7 +307,7 @@ class Recorder:
         at_ns = (now - _EPOCH) // timedelta(microseconds=1) * 1000
         self._last_name_ns = at_ns = max(at_ns, self._last_name_ns + 1)
         name = f"{about}.{at_ns:x}"
-        if dns_subdomain(name):  # not every object's name can begin an event's
+        if names.dns_subdomain(name):  # not every object's name can begin an event's
             return str(uuid.UUID(int=self._client.rng.getrandbits(128), version=4))
         return name
 
@@ -320,7 +315,7 @@ class Recorder:
 def reference_to(about: Object | ObjectReference) -> ObjectReference:
     if isinstance(about, ObjectReference):
         return about
-    resource = resource_of(type(about))
+    resource = codec.resource_of(type(about))
     return ObjectReference(
         api_version=resource.api_version,
         kind=resource.kind,
@@ -354,4 +349,4 @@ def count_dropped_events(registry: CollectorRegistry, recorders: Callable[[], It
         family.add_metric(("failed",), sum(recorder.abandoned for recorder in found))
         yield family
 
-    show_families(registry, families)
+    metrics.show_families(registry, families)

@@ -8,7 +8,6 @@ from typing import Any, TypedDict, TypeVar
 from urllib.parse import quote, urlencode
 
 from tonnage.objects import codec
-from tonnage.objects.codec import ObjectList
 from tonnage.objects.decode_errors import Unreadable
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key, Object, split_key
@@ -119,7 +118,7 @@ def read_object(resource: Resource, body: bytes, subresource: str = "") -> Doc:
     return {"apiVersion": resource.api_version, "kind": resource.kind, **doc}
 
 
-def read_page(cls: type[T], body: bytes, on_unreadable: Callable[[Unreadable], None] | None) -> ObjectList[T]:
+def read_page(cls: type[T], body: bytes, on_unreadable: Callable[[Unreadable], None] | None) -> codec.ObjectList[T]:
     """A page of a list. An unreadable item raises Unreadable, or goes to `on_unreadable` and is left out."""
     try:
         return codec.decode_list(cls, body)
@@ -133,7 +132,7 @@ def read_page(cls: type[T], body: bytes, on_unreadable: Callable[[Unreadable], N
             items.append(codec.convert(cls, item))
         except Unreadable as exc:
             on_unreadable(exc)
-    return ObjectList(tuple(items), version, token)
+    return codec.ObjectList(tuple(items), version, token)
 
 
 def read_docs(resource: Resource, body: bytes) -> tuple[list[Doc], str, str]:

@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tonnage.private_files import sync_folder
-from tonnage.store import database
+from tonnage.store import database, loading
 from tonnage.store.errors import BackupExists, StoreCorrupt, StoreMissing
 from tonnage.store.folder import LOG_FILE, acknowledged_in
-from tonnage.store.loading import Scan, Seal
 from tonnage.store.log import ALL_ROWS, StoreLog, read_seal
 
 MAX_TOLD = 100
@@ -155,9 +154,9 @@ def _is_free(folder: Path, undo: ExitStack) -> tuple[bool, int]:
 
 
 def _check_rows(
-    connection: sqlite3.Connection, report: Report, seal: Seal, find_problem: database.FindProblem | None
+    connection: sqlite3.Connection, report: Report, seal: loading.Seal, find_problem: database.FindProblem | None
 ) -> None:
-    scan, last = Scan(seal), 0
+    scan, last = loading.Scan(seal), 0
     for row in connection.execute(ALL_ROWS, {"after": -(1 << 63)}):
         report.rows += 1
         revision, raw_key, _, _, _, document, _ = row

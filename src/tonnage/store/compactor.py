@@ -15,8 +15,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 
-from tonnage.store.errors import StoreClosed, StoreError
-from tonnage.store.loading import HistoryBytes
+from tonnage.store import errors, loading
 from tonnage.store.options import StoreOptions
 from tonnage.store.writes import Compaction
 
@@ -28,12 +27,12 @@ class Compactor:
     """Asks the writer for compactions. Belongs to the loop. History at or before `compacted` is gone."""
 
     options: StoreOptions
-    history: HistoryBytes
+    history: loading.HistoryBytes
     _: KW_ONLY
     compacted: int
     submit: Callable[[Compaction], None]
     newest: Callable[[], int]
-    failed: Callable[[StoreError], None]
+    failed: Callable[[errors.StoreError], None]
 
     def __post_init__(self) -> None:
         self._automatic: Compaction | None = None
@@ -66,7 +65,7 @@ class Compactor:
         """Treat history up to `revision` as gone, because it has a hole."""
         self.compacted = max(self.compacted, revision)
 
-    def note(self, compaction: Compaction, revision: int, error: StoreError | None) -> None:
+    def note(self, compaction: Compaction, revision: int, error: errors.StoreError | None) -> None:
         """A step is done or has failed; history is compacted to `revision` now."""
         self.compacted = max(self.compacted, revision)
         self.history.forget(revision)
@@ -74,7 +73,7 @@ class Compactor:
             return
         if compaction is self._automatic:
             self._automatic = None
-            if error is not None and not isinstance(error, StoreClosed):
+            if error is not None and not isinstance(error, errors.StoreClosed):
                 self.failed(error)
                 _log.warning("compaction stopped at revision %d and will be tried again: %s", revision, error)
         elif compaction.done is not None and not compaction.done.done():

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tonnage.private_files import open_lock, own_folder
-from tonnage.store.database import translated
+from tonnage.store import database, loading
 from tonnage.store.errors import StoreFull, StoreInUse
-from tonnage.store.loading import Loaded
 from tonnage.store.log import StoreLog
 from tonnage.store.options import Index, StoreOptions
 from tonnage.store.records import StoreRecord
@@ -71,7 +70,7 @@ class OpenFolder(NamedTuple):
     lock: FolderLock
     log: StoreLog
     state: State
-    loaded: Loaded
+    loaded: loading.Loaded
     reserve: Reserve
     trouble: StoreFull | None = None
 
@@ -100,7 +99,7 @@ def _opened(folder: Path, options: StoreOptions) -> OpenFolder:
         own_folder(folder)  # another process may create it at the same time; the lock decides who has it
         lock = FolderLock(folder)
     except OSError as exc:
-        raise translated(exc, folder) from exc
+        raise database.translated(exc, folder) from exc
     with ExitStack() as undo:
         undo.callback(lock.release)
         reserve = Reserve(folder, options.reserve_bytes)
@@ -139,7 +138,7 @@ def _found_trouble(log: StoreLog, reserve: Reserve) -> StoreFull | None:
     return None if reserve.has_room_for(0) else StoreFull(log.path)
 
 
-def _load(log: StoreLog, index: Index) -> tuple[State, Loaded]:
+def _load(log: StoreLog, index: Index) -> tuple[State, loading.Loaded]:
     loaded = log.load()
     state = State.loaded(
         (

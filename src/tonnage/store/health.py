@@ -11,8 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from tonnage.store import errors
-from tonnage.store.records import Damage
+from tonnage.store import errors, records
 from tonnage.store.writes import Outcomes, Write
 
 _log = logging.getLogger(__name__)
@@ -34,7 +33,7 @@ MAX_NAMED_DAMAGE = 1_000
 class StoreHealth:
     """Times are of one monotonic clock, passed in."""
 
-    def __init__(self, now: float, damage: list[Damage]) -> None:
+    def __init__(self, now: float, damage: list[records.Damage]) -> None:
         self.problem: errors.StoreError | None = None
         self.since: float = now
         self.proven_at = now
@@ -70,7 +69,7 @@ class StoreHealth:
         self.last_error_at = now
         self.errors[error.kind] += 1
 
-    def found(self, damage: Damage) -> bool:
+    def found(self, damage: records.Damage) -> bool:
         """Note a row that got damaged while we run; True if it was not known."""
         if any((each.key, each.revision) == (damage.key, damage.revision) for each in self.damage):
             return False

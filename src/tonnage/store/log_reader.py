@@ -9,10 +9,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tonnage.store.database import open_reader
+from tonnage.store import database, options
 from tonnage.store.errors import RevisionCompacted, RowDamaged, StoreCorrupt
 from tonnage.store.log import in_our_words, key_range, read_seal
-from tonnage.store.options import Index
 from tonnage.store.records import Damage, StoreEvent, StoreRecord, event_of, row_checksum
 
 _COLUMNS = (
@@ -50,7 +49,7 @@ class LogReader:
     max_events = 1_000
     max_bytes = 8 << 20
 
-    def __init__(self, path: Path, index: Index) -> None:
+    def __init__(self, path: Path, index: options.Index) -> None:
         self.path = path
         self._index = index
         self._opened: sqlite3.Connection | None = None
@@ -121,7 +120,7 @@ class LogReader:
         with in_our_words(self.path):
             connection = self._opened
             if connection is None:
-                connection = self._opened = open_reader(self.path)
+                connection = self._opened = database.open_reader(self.path)
             connection.execute("BEGIN")
             try:
                 # Read inside the transaction: the writer may compact meanwhile, and this snapshot does not notice.

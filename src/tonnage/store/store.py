@@ -23,17 +23,13 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from tonnage.store import errors
+from tonnage.store import errors, health, log, state, writer
 from tonnage.store.compactor import Compactor
 from tonnage.store.folder import OpenFolder, open_folder
-from tonnage.store.health import PROBE_PATIENCE_S, StoreHealth
-from tonnage.store.log import Row
 from tonnage.store.log_reader import LogReader, Stretch
 from tonnage.store.options import StoreOptions
 from tonnage.store.records import Records, StoreEvent, StoreRecord, event_of
-from tonnage.store.state import resource_of
 from tonnage.store.watch import Feed, Watch, Window
-from tonnage.store.writer import StoreWriter
 from tonnage.store.writes import Compaction, Fence, Outcomes, Write, Writes, current_fence
 
 Render = Callable[[int], bytes]
@@ -60,7 +56,7 @@ class Store:
         self._state = opened.state
         self._index = options.index
         self._loaded = opened.loaded  # which keys are kept out
-        self.health = StoreHealth(self._loop.time(), opened.loaded.damage)
+        self.health = health.StoreHealth(self._loop.time(), opened.loaded.damage)
         window = Window(opened.log.revision, max_events=options.window_events, max_bytes=options.window_bytes)
         self._feed = Feed(
             opened.folder,
@@ -76,7 +72,7 @@ class Store:
         self._reader = LogReader(opened.log.path, options.index)
         self._reading = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tonnage-store-reader")
         self._probed: asyncio.Future[None] = self._loop.create_future()
-        self._writer = StoreWriter(
+        self._writer = writer.StoreWriter(
             opened.log,
             opened.reserve,
             on_settled=self._settle,
@@ -134,7 +130,7 @@ class Store:
     def follow(self, prefix: str, follower: Follower) -> Records:
         """Call `follower` with every durable change from now on, in revision order; returns the present records. It is
         called on the loop, before the writer of the change gets its answer, and must not raise."""
-        self._followers.setdefault(resource_of(prefix), []).append(follower)
+        self._followers.setdefault(state.resource_of(prefix), []).append(follower)
         return self.list(prefix)
 
     def list(self, prefix: str) -> Records:
@@ -175,7 +171,7 @@ class Store:
             self._probed = self._loop.create_future()
             self._writer.probe()
         if self.health.probing_since is not None:
-            await asyncio.wait([self._probed], timeout=PROBE_PATIENCE_S)
+            await asyncio.wait([self._probed], timeout=health.PROBE_PATIENCE_S)
         return self.health.verdict(self.path, self._loop.time())
 
     def is_for_restart(self, trouble: errors.StoreError) -> bool:
@@ -302,11 +298,11 @@ class Store:
         else:
             self._state.put(record)
         self._compactor.history.add(record.revision, freed)
-        for follower in self._followers.get(resource_of(record.key), ()):
+        for follower in self._followers.get(state.resource_of(record.key), ()):
             follower(record, is_deleted=deleted)
         return event_of(record, before, deleted=deleted)
 
-    def _note_health(self, error: errors.StoreError | None, rows: Sequence[Row]) -> None:
+    def _note_health(self, error: errors.StoreError | None, rows: Sequence[log.Row]) -> None:
         """Take a probe's result, with rows of a commit that was reported as failed, if there are any."""
         events = []
         for revision, key, _, deleted, document in rows:

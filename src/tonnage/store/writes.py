@@ -17,10 +17,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass, field
 
+from tonnage.store import log, reserve
 from tonnage.store.errors import StoreError
-from tonnage.store.log import Row
 from tonnage.store.records import StoreRecord
-from tonnage.store.reserve import BATCH_BYTES
 
 
 @dataclass(eq=False, slots=True)
@@ -56,7 +55,7 @@ Writes = list[Write]
 Outcomes = Sequence[StoreError | None]  # one per write of the batch, None if it is durable
 OnSettled = Callable[[Writes, Outcomes], None]
 OnCompacted = Callable[[Compaction, int, StoreError | None], None]
-OnHealth = Callable[[StoreError | None, Sequence[Row]], None]
+OnHealth = Callable[[StoreError | None, Sequence[log.Row]], None]
 
 
 def batches(writes: Writes) -> Iterator[Writes]:
@@ -65,7 +64,7 @@ def batches(writes: Writes) -> Iterator[Writes]:
     size = 0
     for write in writes:
         size += len(write.record.document)
-        if batch and (size > BATCH_BYTES or write.discards is not None or batch[0].discards is not None):
+        if batch and (size > reserve.BATCH_BYTES or write.discards is not None or batch[0].discards is not None):
             yield batch
             batch, size = [], len(write.record.document)
         batch.append(write)
@@ -73,7 +72,7 @@ def batches(writes: Writes) -> Iterator[Writes]:
         yield batch
 
 
-def row_of(write: Write) -> Row:
+def row_of(write: Write) -> log.Row:
     record = write.record
     return record.revision, record.key, write.previous, write.deleted, record.document
 

@@ -16,13 +16,9 @@ from tonnage.apiserver import bodies
 from tonnage.apiserver.registry import Registry, Written
 from tonnage.apiserver.requests import Call, Response, WriteOptions, write_options
 from tonnage.apiserver.verbs.writing import check_name, create_missing, merge_owners, respond_written
-from tonnage.documents import api_errors, go_text
-from tonnage.documents.admit import Malformed
-from tonnage.documents.apply.managed_fields import reset_fields_of
-from tonnage.documents.apply.server_side_apply import apply, fits
-from tonnage.documents.creation import api_versions_of
+from tonnage.documents import admit, api_errors, creation, go_text
+from tonnage.documents.apply import managed_fields, server_side_apply
 from tonnage.documents.custom.custom_resource import CustomResource, admit_as
-from tonnage.documents.go_text import syntax_error
 from tonnage.documents.kinds.event import from_stored, to_stored
 from tonnage.documents.patches.json_patch import PatchFailed, json_patch, merge_patch
 from tonnage.documents.patches.strategic_merge import strategic_merge
@@ -30,9 +26,8 @@ from tonnage.documents.schema import Struct, schema_of_resource
 from tonnage.errors import BadRequest, Invalid, NotFound, UnsupportedMediaType
 from tonnage.objects import field_errors
 from tonnage.objects.document import Doc, encode, keys_in
+from tonnage.objects.texts import json_text, yaml_text
 from tonnage.objects.texts.decode_budget import JSON_PATCH, REQUEST, Budget, BudgetExceeded
-from tonnage.objects.texts.json_text import NumberOutOfRange
-from tonnage.objects.texts.yaml_text import duplicate_keys
 
 APPLY = "application/apply-patch+yaml"
 
@@ -43,11 +38,11 @@ async def applied(registry: Registry, call: Call, options: WriteOptions) -> Writ
     config = await registry.work(is_large, lambda: _configuration(call, options.field_validation))
 
     def applied_to(live: Doc | None) -> Doc:
-        if isinstance(resource, CustomResource) and not fits(resource.struct, live):
+        if isinstance(resource, CustomResource) and not server_side_apply.fits(resource.struct, live):
             about = f"{call.at.namespace}/{call.at.name}; {resource.api_version}, Kind={resource.kind}"
             told = "it has values of other types than its schema says now"
             raise api_errors.UnknownReason(f"failed to create typed live object ({about}): {told}")
-        doc = apply(
+        doc = server_side_apply.apply(
             schema_of_resource(resource),
             live=live,
             config=config,
@@ -56,12 +51,12 @@ async def applied(registry: Registry, call: Call, options: WriteOptions) -> Writ
             api_version=resource.api_version,
             subresource=call.at.subresource,
             now=registry.now(),
-            reset_fields=reset_fields_of(resource, call.at.subresource),
-            api_versions=api_versions_of(resource),
+            reset_fields=managed_fields.reset_fields_of(resource, call.at.subresource),
+            api_versions=creation.api_versions_of(resource),
         )
         try:
             admit_as(resource, doc)
-        except Malformed as exc:
+        except admit.Malformed as exc:
             raise PatchFailed(exc.message) from exc
         meta = doc.setdefault("metadata", {})
         if live is None and meta.get("uid"):
@@ -90,7 +85,7 @@ def _configuration(call: Call, validation: str) -> Doc:
         config = bodies.read_document(call.body, APPLY, must_be=call.at.resource.kind)
     except BadRequest as exc:
         raise BadRequest(f"error decoding YAML: {exc.message.rpartition('version/kind; ')[2]}") from exc
-    if validation != "Ignore" and (twice := duplicate_keys(call.body.decode(errors="replace"), config)):
+    if validation != "Ignore" and (twice := yaml_text.duplicate_keys(call.body.decode(errors="replace"), config)):
         if validation == "Strict":
             told = bodies.unmarshal_errors(twice)
             raise BadRequest(f"error strict decoding YAML: error converting YAML to JSON: {told}")
@@ -156,8 +151,8 @@ def read_patch(call: Call) -> Patch:
         said = bodies.decode_body(call.body, media, Budget(JSON_PATCH if media == JSON else REQUEST))
     except BudgetExceeded as exc:
         raise api_errors.too_much(exc) from exc
-    except (NumberOutOfRange, msgspec.DecodeError) as exc:
-        problem = str(exc) if isinstance(exc, NumberOutOfRange) else syntax_error(call.body)
+    except (json_text.NumberOutOfRange, msgspec.DecodeError) as exc:
+        problem = str(exc) if isinstance(exc, json_text.NumberOutOfRange) else go_text.syntax_error(call.body)
         raise BadRequest(problem if media == STRATEGIC else f"error decoding patch: {problem}") from exc
     problems = bodies.strict_problems(call.body, "application/json", [], keys_in(said))
     if media == JSON:
@@ -188,7 +183,7 @@ def _admit_patched(call: Call, said: Patch, doc: Doc, validation: str) -> None:
             raise said.refused(before, why) from exc
     try:
         findings = admit_as(call.at.resource, doc)
-    except Malformed as exc:
+    except admit.Malformed as exc:
         raise said.refused(before, exc.message) from exc
     problems = [*said.problems, *(f'unknown field "{path}"' for path in sorted(findings.unknown))]
     if problems and validation == "Strict":

@@ -23,11 +23,9 @@ from functools import partial
 import msgspec
 
 from tonnage.apiserver import event_loop, responses, status, stored_documents
-from tonnage.apiserver.event_loop import Turn
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Call, ListOptions, Response, list_options, revision
 from tonnage.apiserver.selection import Matches, matcher, scope
-from tonnage.apiserver.stored_documents import is_served_as_stored
 from tonnage.apiserver.tables import partial_metadata, table
 from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.documents.go_text import syntax_error
@@ -131,7 +129,7 @@ async def respond_list(registry: Registry, call: Call, documents: Sequence[bytes
     """A list in the requested form; a large one is built in a thread."""
     size = sum(map(len, documents))
     chosen = responses.negotiated(call)
-    is_joined = chosen.form == "object" and not chosen.yaml and is_served_as_stored(call.at.resource)
+    is_joined = chosen.form == "object" and not chosen.yaml and stored_documents.is_served_as_stored(call.at.resource)
     most = event_loop.LARGE_LIST_BYTES if is_joined else event_loop.LARGE_BYTES
     shape = partial(responses.of_list, call, documents, head, now=registry.clock.now())
     return await registry.work(size > most, shape)
@@ -168,7 +166,7 @@ async def _page(
 ) -> tuple[list[StoreRecord], bool]:
     """Up to `limit` matching records (0: all) at a revision, and whether any follow the last one read."""
     chosen: list[StoreRecord] = []
-    turn = Turn()
+    turn = event_loop.Turn()
     # A selective list may read many records for one page: a page's worth at a time, at least `_MIN_FETCHED`.
     fetched = max(limit + 1, _MIN_FETCHED) if limit else 0
     while True:
@@ -297,7 +295,7 @@ async def _joined(frames: Iterable[bytes | None]) -> AsyncIterator[bytes]:
     """Frames joined into chunks, one write each. Other tasks run between the frames."""
     chunk: list[bytes] = []
     size = 0
-    turn = Turn()
+    turn = event_loop.Turn()
     for frame in frames:
         if turn.is_over:
             await turn.pause()

@@ -10,17 +10,15 @@ from typing import Final
 
 import msgspec
 
-from tonnage.apiserver import bodies, responses, status
+from tonnage.apiserver import authorizer, bodies, responses, status
 from tonnage.apiserver.authentication.authenticator import Authenticator, token_in
 from tonnage.apiserver.authentication.service_account_tokens import ServiceAccountTokens
-from tonnage.apiserver.authorizer import RbacAuthorizer
 from tonnage.apiserver.event_loop import on_loop
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Call, Location, Response, write_options
 from tonnage.apiserver.verbs.writing import read_body
 from tonnage.clock import rfc3339
-from tonnage.documents.access import attributes, service_account_tokens
-from tonnage.documents.access.policy import aggregated
+from tonnage.documents.access import attributes, policy, service_account_tokens
 from tonnage.documents.access.rules import Rule
 from tonnage.documents.access.service_account_tokens import ACCOUNTS, BoundObject, InvalidToken, Kubernetes, claims_of
 from tonnage.documents.creation import track_managed_fields
@@ -66,9 +64,9 @@ def _rules(registry: Registry, doc: Doc, user: User) -> Doc:
     namespace = doc.get("spec", {}).get("namespace", "")
     if not namespace:
         raise BadRequest("no namespace on request")
-    if isinstance(registry.authorizer, RbacAuthorizer):
+    if isinstance(registry.authorizer, authorizer.RbacAuthorizer):
         sheet = on_loop(partial(registry.authorizer.policy.sheet, user, namespace))
-        status = attributes.rules_status(sheet.rules, aggregated(sheet.missing))
+        status = attributes.rules_status(sheet.rules, policy.aggregated(sheet.missing))
     else:
         status = attributes.rules_status(_EVERYTHING)
     head = {"kind": RULES_REVIEWS.kind, "apiVersion": RULES_REVIEWS.api_version, "metadata": {}, "spec": {}}

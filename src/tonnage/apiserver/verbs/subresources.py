@@ -14,17 +14,12 @@ from dataclasses import replace
 from tonnage.apiserver import bodies, event_loop, responses, status
 from tonnage.apiserver.registry import Change, Registry
 from tonnage.apiserver.requests import Call, Location, Response, WriteOptions, write_options
-from tonnage.apiserver.verbs import writing
-from tonnage.apiserver.verbs.patching import read_patch
-from tonnage.apiserver.verbs.reading import respond
-from tonnage.apiserver.verbs.writing import check_name, read_body
-from tonnage.documents import subresources
-from tonnage.documents.admission import carry_topology
+from tonnage.apiserver.verbs import patching, reading, writing
+from tonnage.documents import admission, subresources
 from tonnage.documents.admit import Malformed, admit
 from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.documents.kinds.config import finalize
 from tonnage.documents.schema import schema_of_resource
-from tonnage.documents.subresources import apply_custom_scale, apply_scale, custom_scale_of, scale_of
 from tonnage.errors import ApiError, BadRequest, Conflict
 from tonnage.objects.document import Doc, decode, dig
 from tonnage.objects.resources import BINDINGS, BY_PLURAL, EVICTIONS, SCALES, Resource
@@ -47,7 +42,7 @@ async def create_binding(registry: Registry, call: Call) -> Response:
     name = call.at.name or dig(binding, "metadata", "name") or ""
     subresources.validate_binding(binding, name)
     node = registry.store.get(_NODES.key("", dig(binding, "target", "name") or ""))
-    carry_topology(binding, decode(node.document) if node is not None else None)
+    admission.carry_topology(binding, decode(node.document) if node is not None else None)
 
     def bound(pod: Doc) -> Doc:
         return subresources.bind(pod, binding, registry.gates, now=registry.now())
@@ -121,14 +116,14 @@ async def get_scale(registry: Registry, call: Call) -> Response:
 async def update_scale(registry: Registry, call: Call) -> Response:
     options = write_options(call)
     scale = await _read(registry, call, SCALES, options)
-    check_name(call, scale)
+    writing.check_name(call, scale)
     return await _change_scale(registry, call, options, lambda old: _apply_scale(old, scale, call.at.resource))
 
 
 async def patch_scale(registry: Registry, call: Call) -> Response:
     """PATCH …/{name}/scale, in any form but apply."""
     is_large = bodies.is_large(call.body, call.content_type)
-    patch = await registry.work(is_large, lambda: read_patch(call))
+    patch = await registry.work(is_large, lambda: patching.read_patch(call))
     schema = schema_of_resource(SCALES)
 
     def change(old: Doc) -> Doc:
@@ -137,7 +132,7 @@ async def patch_scale(registry: Registry, call: Call) -> Response:
             admit(schema, scale)
         except Malformed as exc:
             raise BadRequest(f'Scale in version "v1" cannot be handled as a Scale: {exc.message}') from exc
-        check_name(call, scale)
+        writing.check_name(call, scale)
         return _apply_scale(old, scale, call.at.resource)
 
     return await _change_scale(registry, call, write_options(call), change, is_large=is_large)
@@ -154,22 +149,22 @@ def _scale_of(doc: Doc, resource: Resource, *, must_have: bool = True) -> Doc:
     if isinstance(resource, CustomResource):
         paths = resource.scale
         assert paths is not None, "nobody gets here without a scale subresource"
-        return custom_scale_of(resource.shown(doc), paths, must_have=must_have)
-    return scale_of(doc, resource)
+        return subresources.custom_scale_of(resource.shown(doc), paths, must_have=must_have)
+    return subresources.scale_of(doc, resource)
 
 
 def _apply_scale(doc: Doc, scale: Doc, resource: Resource) -> Doc:
     if isinstance(resource, CustomResource):
         assert resource.scale is not None, "as above"
-        return apply_custom_scale(doc, scale, resource.scale)
-    return apply_scale(doc, scale)
+        return subresources.apply_custom_scale(doc, scale, resource.scale)
+    return subresources.apply_scale(doc, scale)
 
 
 async def update_finalize(registry: Registry, call: Call) -> Response:
     """PUT namespaces/{name}/finalize: the only way to remove a finalizer from a namespace's spec."""
     options = write_options(call)
     doc = await _read(registry, call, call.at.resource, options)
-    check_name(call, doc)
+    writing.check_name(call, doc)
 
     def change(old: Doc) -> Doc:
         meant = {field: doc["metadata"].get(field, "") for field in ("uid", "resourceVersion")}
@@ -177,12 +172,12 @@ async def update_finalize(registry: Registry, call: Call) -> Response:
         return {**changed, "metadata": {**changed["metadata"], **{key: value for key, value in meant.items() if value}}}
 
     written = await registry.change(call.at, change, options, is_put=True)
-    return await respond(registry, call, written.document)
+    return await reading.respond(registry, call, written.document)
 
 
 async def _read(registry: Registry, call: Call, kind: Resource, options: WriteOptions) -> Doc:
     """A body, mostly of another kind than the resource's, in the URL's namespace."""
-    doc = await read_body(registry, call, options, kind)
+    doc = await writing.read_body(registry, call, options, kind)
     if kind.namespaced and dig(doc, "metadata", "namespace") not in (None, "", call.at.namespace):
         raise status.wrong_namespace()
     return doc

@@ -29,7 +29,6 @@ from tonnage.documents.schema import schema_of
 from tonnage.errors import BadRequest, NotFound
 from tonnage.objects import field_errors
 from tonnage.objects.document import Doc, copy, decode, encode
-from tonnage.objects.field_errors import unsupported
 from tonnage.objects.resources import Resource, returns_deleted
 
 _REPEATED_OWNERS = (
@@ -227,7 +226,7 @@ def _checked(said: Doc, dry_run: list[str]) -> DeleteOptions:
         told = "orphanDependents and deletionPropagation cannot be both set"
         errors.append(field_errors.invalid("propagationPolicy", policy, told))
     elif policy is not None and policy not in _POLICIES:
-        errors.append(unsupported("propagationPolicy", policy, (*_POLICIES, "nil")))
+        errors.append(field_errors.unsupported("propagationPolicy", policy, (*_POLICIES, "nil")))
     errors += dry_run_errors(dry_run)
     if errors:
         raise status.invalid_options("DeleteOptions", errors)

@@ -15,8 +15,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from tonnage.backoff import exponential_s, jittered
-from tonnage.client.errors import Disconnected, status_message
-from tonnage.client.throttle import TokenBucket
+from tonnage.client import errors, throttle
 from tonnage.client.transport.wire import HttpResponse, Request, Transport
 from tonnage.clock import Clock
 from tonnage.errors import TonnageError
@@ -73,7 +72,7 @@ class Reviews:
         self._transport = transport
         self._clock = clock
         self._rng = rng
-        self._limit = TokenBucket(_QPS, _BURST, clock=clock)
+        self._limit = throttle.TokenBucket(_QPS, _BURST, clock=clock)
 
     async def user_of(self, token: str) -> User | None:
         """The token's user; None for an unknown token. Raises ReviewFailed."""
@@ -103,7 +102,7 @@ class Reviews:
         except TonnageError as exc:
             raise ReviewFailed(exc.message) from exc
         if response.code not in (200, 201):
-            told = status_message(response.body) or f"the answer is {response.code}"
+            told = errors.status_message(response.body) or f"the answer is {response.code}"
             raise ReviewFailed(f"POST {path}: {told}")
         try:
             return msgspec.json.decode(response.body, type=answer)
@@ -117,7 +116,7 @@ class Reviews:
             is_last = tried == _TRIES - 1
             try:
                 response = await self._transport.send(request)
-            except Disconnected as exc:
+            except errors.Disconnected as exc:
                 if is_last or not exc.in_doubt:
                     raise
             else:
