@@ -17,7 +17,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from tonnage.clock import Clock
-from tonnage.scheduling.decision.diagnosis import NARROWED, Diagnosis
+from tonnage.scheduling.decision.answers import NARROWED, Diagnosis
 from tonnage.scheduling.engine.attempt import Attempt, Placement
 from tonnage.scheduling.framework import Code, Status
 from tonnage.scheduling.queue.waiting_pods import QueuedPod

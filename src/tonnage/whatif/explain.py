@@ -27,7 +27,7 @@ from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import Configuration
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.configuration.profile_plugins import ExtensionPoint
-from tonnage.scheduling.decision.diagnosis import Diagnosis
+from tonnage.scheduling.decision.answers import Diagnosis
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.volumes.capacity.pools import listed_pools
 from tonnage.whatif.replay import Replay

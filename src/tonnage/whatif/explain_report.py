@@ -31,8 +31,8 @@ from rich.text import Text
 
 from tonnage.clock import rfc3339
 from tonnage.printable import assembled, text
-from tonnage.scheduling.decision.diagnosis import held_sentence
 from tonnage.scheduling.decision.explain import Explanation, NodeAnswer, PreemptionAnswer
+from tonnage.scheduling.decision.nominated_room import held_sentence
 from tonnage.scheduling.volumes.explain.account_entries import (
     BOUND,
     DYNAMIC,

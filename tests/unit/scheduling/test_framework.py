@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tonnage.scheduling.cluster.columns import Rows
-from tonnage.scheduling.decision.diagnosis import NOBODY, FilterResults
+from tonnage.scheduling.decision.answers import NOBODY, FilterResults
 from tonnage.scheduling.framework import (
     Code,
     Cycle,

@@ -16,13 +16,8 @@ import msgspec
 import numpy as np
 
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.decision.diagnosis import (
-    NOBODY,
-    Holder,
-    HolderOf,
-    held_sentence,
-    holders_by_node,
-)
+from tonnage.scheduling.decision.answers import NOBODY
+from tonnage.scheduling.decision.nominated_room import Holder, HolderOf, held_sentence, holders_by_node
 from tonnage.scheduling.decision.scheduling_cycle import Decider, Decision
 from tonnage.scheduling.framework import Code, Plugin, PreEnqueuePlugin, RowAccount
 

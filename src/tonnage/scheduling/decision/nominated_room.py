@@ -1,4 +1,4 @@
-"""Counts nominated pods on all of their nodes at once.
+"""Counts nominated pods on all of their nodes at once, and names those that hold the missing room (`Holder`).
 
 A row is judged as if the pods nominated to it were there. Most pods only take resources from others; if that is true
 for all pods of a row, NodeResourcesFit does the arithmetic (`SumsFilter`):
@@ -11,15 +11,18 @@ Other rows are judged one by one (`Decider._judge_with_nominated`), with the sam
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from typing import ClassVar, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
+from tonnage.clock import rfc3339
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import LARGE, Ints, Rows
 from tonnage.scheduling.cluster.pod_info import CPU, MEMORY, PODS, PodInfo
-from tonnage.scheduling.decision.diagnosis import NARROWED, NOBODY, Diagnosis
+from tonnage.scheduling.decision.answers import NARROWED, NOBODY, Diagnosis
 from tonnage.scheduling.framework import Cycle, FilterPlugin, Judgement
 
 _NATIVE = ((CPU, 0), (MEMORY, 1))
@@ -138,3 +141,55 @@ def not_yet_counted(cluster: Cluster, row: int, expected: Iterable[PodInfo]) -> 
         if cluster.node_of(pod.uid) is None
         and all(pod.requests.get(name, 0) <= cluster.allocatable.item(number, row) for name, number in _NATIVE)
     ]
+
+
+# -- for people --------------------------------------------------------------------------------------------------------
+
+_MAX_NODES: Final = 3
+_MAX_PODS: Final = 3
+"""At most this many are named: an event has little room, and a condition should not change often."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A nominated pod. `since` and `by` are empty if not known."""
+
+    pod: str
+    since: datetime | None = None
+    by: str = ""
+
+    @property
+    def told(self) -> str:
+        by = f" by {self.by}" if self.by else ""
+        since = f" since {rfc3339(self.since)}" if self.since is not None else ""
+        return f"{self.pod} (nominated{by}{since})"
+
+    def document(self) -> dict[str, Any]:
+        return {"pod": self.pod, "since": rfc3339(self.since) if self.since is not None else "", "by": self.by}
+
+
+HolderOf: TypeAlias = Callable[[PodInfo], Holder]
+
+
+def holders_by_node(diagnosis: Diagnosis | None, holder_of: HolderOf) -> dict[str, tuple[Holder, ...]]:
+    """By node name, the nominated pods that hold the missing room."""
+    if diagnosis is None:
+        return {}
+    name = diagnosis.cluster.name
+    found = {name(row): tuple(map(holder_of, pods)) for row, pods in diagnosis.held_by.items()}
+    return dict(sorted(found.items()))
+
+
+def held_sentence(holders: Mapping[str, Sequence[Holder]]) -> str:
+    """One sentence about held room; empty if there is none."""
+    if not holders:
+        return ""
+    parts = [f"on {node_name} is held for {_listed(pods)}" for node_name, pods in list(holders.items())[:_MAX_NODES]]
+    more = len(holders) - len(parts)
+    return f"Room {', '.join(parts)}{f', and on {more} more' if more else ''}."
+
+
+def _listed(pods: Sequence[Holder]) -> str:
+    named = " and ".join(pod.told for pod in pods[:_MAX_PODS])
+    more = len(pods) - _MAX_PODS
+    return f"{named} and {more} more" if more > 0 else named

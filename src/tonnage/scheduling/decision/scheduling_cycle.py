@@ -5,7 +5,7 @@
                                                            └► Score ─► a row that a plugin prefers, the best, by lot
 
 Filters keep upstream's order: the first plugin that refuses a row counts, and the message has its reasons. Answers of
-row-local plugins are cached for equal pods (answer_cache.py); the other plugins run every time. All nodes are
+row-local plugins are cached for equal pods (answers.py); the other plugins run every time. All nodes are
 considered; there is no sampling.
 """
 
@@ -25,8 +25,7 @@ from tonnage import logs
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, row_numbers
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.decision.answer_cache import UNFIT, AnswerCache, RowAnswers
-from tonnage.scheduling.decision.diagnosis import NARROWED, NOBODY, Diagnosis
+from tonnage.scheduling.decision.answers import NARROWED, NOBODY, UNFIT, AnswerCache, Diagnosis, RowAnswers
 from tonnage.scheduling.decision.nominated_room import PortsFilter, SumsFilter, judge_by_sums, not_yet_counted
 from tonnage.scheduling.framework import (
     Code,

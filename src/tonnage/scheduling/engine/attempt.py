@@ -18,7 +18,7 @@ from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
 from tonnage.scheduling.cluster.cluster import Cluster, place
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.decision.diagnosis import Diagnosis
+from tonnage.scheduling.decision.answers import Diagnosis
 from tonnage.scheduling.decision.explain import Explanation, PreemptionAnswer
 from tonnage.scheduling.decision.scheduling_cycle import Decider, Decision
 from tonnage.scheduling.engine.profiles import Assembled

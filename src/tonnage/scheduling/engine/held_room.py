@@ -34,8 +34,8 @@ from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageCla
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.plugin_args import Reservation
-from tonnage.scheduling.decision.diagnosis import Diagnosis, Holder, held_sentence, holders_by_node
-from tonnage.scheduling.decision.nominated_room import not_yet_counted
+from tonnage.scheduling.decision.answers import Diagnosis
+from tonnage.scheduling.decision.nominated_room import Holder, held_sentence, holders_by_node, not_yet_counted
 from tonnage.scheduling.engine.attempt import Attempt, broken
 from tonnage.scheduling.engine.profiles import Assembled
 from tonnage.scheduling.engine.waking_rules import of_nodes, refused_rows

@@ -81,7 +81,6 @@ from tonnage.scheduling.volumes.volume_fit import (
     REASONS,
     ProvisioningDemand,
     VolumeFit,
-    capacity_policy,
 )
 from tonnage.scheduling.volumes.volume_reach import VolumePlaces, is_node_out_of_use, rows_of_sharers, why_rebuilt
 from tonnage.scheduling.volumes.volume_scores import VolumeScores
@@ -419,6 +418,5 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         if self._fit is None or self._fit.cluster is not cluster:
             kind = HOLDS_BY_MODE.get(self.reservation)
             holds = cluster.index(kind) if kind is not None else None
-            policy = capacity_policy(cluster, self._capacity, holds, is_joint=self.is_joint)
-            self._fit = VolumeFit(cluster, policy, holds, is_joint=self.is_joint)
+            self._fit = VolumeFit(cluster, self._capacity, holds, is_joint=self.is_joint)
         return self._fit

@@ -25,7 +25,7 @@ from tonnage.objects.core_v1 import Pod
 from tonnage.scheduling.cluster.columns import Mask
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.plugin_args import DefaultPreemptionArgs
-from tonnage.scheduling.decision.diagnosis import Diagnosis
+from tonnage.scheduling.decision.answers import Diagnosis
 from tonnage.scheduling.decision.nominated_room import PortsFilter, SumsFilter, looks_across_rows, takes_only_resources
 from tonnage.scheduling.decision.scheduling_cycle import Decider
 from tonnage.scheduling.events import SKIP as NO_HELP

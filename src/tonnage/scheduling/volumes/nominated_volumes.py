@@ -20,7 +20,7 @@ from tonnage.scheduling.framework import Status
 from tonnage.scheduling.volumes.capacity.class_capacity import identity, member_of
 from tonnage.scheduling.volumes.capacity.reading import Question
 from tonnage.scheduling.volumes.demand import Demand, counted_bytes, demand_of, sorted_claims
-from tonnage.scheduling.volumes.volume_fit import NO_ROOM, NO_SPACE, NO_VOLUME, VolumeFit
+from tonnage.scheduling.volumes.volume_fit import NO_SPACE, NO_SPACE_FOUND, NO_VOLUME, VolumeFit
 
 _MOST_TRIES: Final = 1000
 """The search looks at this many ways to assign groups to objects, then refuses the newcomer."""
@@ -45,7 +45,7 @@ def expected_demand(fit: VolumeFit, pod: PodInfo, row: int) -> Demand | None:
         return None
     demand = demand_of(fit.cluster, claims, is_joint=True)
     refusal = int(fit.refusals(demand, slice(row, row + 1))[0])
-    if refusal & ~NO_ROOM:
+    if refusal & ~NO_SPACE_FOUND:
         return None
     if refusal:
         provisioning, _ = fit.made_at(demand, row)

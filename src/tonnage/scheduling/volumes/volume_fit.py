@@ -15,7 +15,7 @@ Without the gate each claim is judged alone, as in kube-scheduler 1.36.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,23 +28,25 @@ from tonnage.objects.size_rules import rules_of
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster, in_topology
 from tonnage.scheduling.cluster.columns import Rows, count, row_count, row_numbers
-from tonnage.scheduling.configuration.plugin_args import PoolFit, StorageCapacityArgs
+from tonnage.scheduling.configuration.plugin_args import LegacyPools, PoolFit, StorageCapacityArgs
 from tonnage.scheduling.judgement import SEARCH_ENDED, Bits
 from tonnage.scheduling.volumes.capacity.class_capacity import (
     NOTHING,
     joint_name,
     member_of,
     members_of,
+    room_of_members,
 )
+from tonnage.scheduling.volumes.capacity.groups import pool_ids_of
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
-from tonnage.scheduling.volumes.capacity.pools import room_of, room_without_gate, scored_capacity
-from tonnage.scheduling.volumes.capacity.reading import CapacityPolicy, nothing_held
+from tonnage.scheduling.volumes.capacity.pools import NO_ROOM, Room, room_of, room_without_gate, scored_capacity
+from tonnage.scheduling.volumes.capacity.reading import CapacityPolicy, Held
 from tonnage.scheduling.volumes.demand import ClaimGroup, Demand, Provision, VolumePlan, by_size, counted_bytes
 from tonnage.scheduling.volumes.packing.pool_fits import Sizes, descending
 from tonnage.scheduling.volumes.packing.pool_grades import Grade
-from tonnage.scheduling.volumes.packing.shared_pools import OwnedSizes
+from tonnage.scheduling.volumes.packing.pool_policies import PoolReach, SharedPools, pieces_of
+from tonnage.scheduling.volumes.packing.shared_pools import OwnedSizes, SharedView
 from tonnage.scheduling.volumes.reservations.holds import CapacityHolds
-from tonnage.scheduling.volumes.shared_rooms import SharedRooms
 from tonnage.scheduling.volumes.static_volumes import Match, StaticVolumes
 from tonnage.scheduling.volumes.volume_reach import Rebuild, reachable
 
@@ -55,7 +57,7 @@ VOLUME_GONE = "node(s) unavailable due to one or more pvc(s) bound to non-existe
 SHARED_ELSEWHERE = "node(s) didn't have the pod(s) that share a ReadWriteOnce PersistentVolumeClaim"
 REASONS = (NODE_CONFLICT, BIND_CONFLICT, NOT_ENOUGH_SPACE, VOLUME_GONE, SHARED_ELSEWHERE, SEARCH_ENDED)
 _NODE, _BIND, _SPACE, _GONE, _SHARED, _ENDED = (1 << place for place in range(len(REASONS)))
-NO_SPACE, NO_VOLUME, NO_ROOM = _SPACE, _BIND, _SPACE | _ENDED
+NO_SPACE, NO_VOLUME, NO_SPACE_FOUND = _SPACE, _BIND, _SPACE | _ENDED
 """Bits: too little room; nothing to bind; no room, or the search for it ran out of steps."""
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 _MOST_BITS = 63
@@ -86,7 +88,7 @@ class ProvisioningDemand(NamedTuple):
         return {claim.key for claim in self.claims if claim.is_bound}
 
 
-def capacity_policy(
+def _capacity_policy(
     cluster: Cluster, args: StorageCapacityArgs, holds: CapacityHolds | None, *, is_joint: bool
 ) -> CapacityPolicy:
     """How a profile reads capacity objects; without the gate (`is_joint`), like kube-scheduler 1.36."""
@@ -101,25 +103,134 @@ def capacity_policy(
         listener = cluster.index(CapacityIndex).held_differs
         if listener not in holds.on_change:
             holds.on_change.append(listener)
-    rooms = SharedRooms(cluster, lambda each, pools: room_of(each, args.legacy_pools, pools), holds)
+    rooms = SharedRooms(cluster, args.legacy_pools, holds)
     return CapacityPolicy(
         rooms.room,
         lambda joined: min(scored_capacity(capacity, with_pools=True) for capacity in members_of(joined)),
-        nothing_held if holds is None else rooms.held,
+        rooms.held,
         Grade.GUARANTEED if args.pool_fit is PoolFit.GUARANTEED else Grade.POSSIBLE,
         rooms.view,
         scores_best=True,
     )
 
 
+class SharedRooms:
+    """How a profile reads capacity objects, alone and joined, and what is held of them: the room that claims may take.
+
+    Where objects have pools in common by their ids (`capacity/groups.py`), each pool has the least bytes that one of
+    them tells. Promises of all connected objects count in the pools that they may have gone to. If they all go to the
+    same pools as the claims that are judged, that is plain subtraction from one list of pools; otherwise it takes a
+    `SharedView`. In mode Object, the pools of a connected object that is reserved are not there for others.
+    """
+
+    def __init__(self, cluster: Cluster, legacy: LegacyPools, holds: CapacityHolds | None) -> None:
+        self._classes = cluster.storage.classes
+        self._index = cluster.index(CapacityIndex)
+        self._ids = self._index.groups.ids
+        self._legacy = legacy
+        self._holds = holds
+
+    def room(self, joined: CSIStorageCapacity) -> Room:
+        """What claims may take of an object, or of joined ones: for classes with different pools, all of them."""
+        members, connected = self._connected(joined)
+        if not connected:
+            return room_of_members(joined, self._room)
+        least = self._ids.least_of(connected)
+        rooms = [self._room(member, descending(least[pool] for pool in pool_ids_of(member))) for member in members]
+        if not all(room.is_known for room in rooms):
+            return NO_ROOM
+        slots = min(room.slots for room in rooms)
+        if len({frozenset(pool_ids_of(capacity)) for capacity in members}) == 1:
+            return rooms[0]._replace(
+                claim_limit=min(room.claim_limit for room in rooms),
+                keeps=max(room.keeps for room in rooms),
+                pools=min(room.pools for room in rooms),
+                slots=slots,
+            )
+        kept = max(room.keeps for room in rooms)
+        pools = {pool for capacity in members for pool in pool_ids_of(capacity)}
+        return Room(descending(least[pool] - kept for pool in pools), keeps=kept, slots=slots)
+
+    def held(self, joined: CSIStorageCapacity, own: Collection[Key]) -> Held:
+        """The holds on an object, on those that it is joined of, and on those with exactly the same pools."""
+        if self._holds is None:
+            return ()
+        members, connected = self._connected(joined)
+        alike = [capacity for capacity in connected if self._is_alike(capacity, members)]
+        return self._holds.held(alike or members, own)
+
+    def view(self, joined: CSIStorageCapacity, own: Collection[Key]) -> SharedView | None:
+        """The object with its connected ones, pool by pool; None if a list of pools and of promises says all."""
+        members, connected = self._connected(joined)
+        if not connected:
+            return None
+        others = [capacity for capacity in connected if not self._is_alike(capacity, members)]
+        promised = self._holds.promised_by_class(connected, own) if self._holds is not None else []
+        reserved = [each for each in others if self._holds is not None and self._holds.held((each,), own) is None]
+        taken = {pool for capacity in reserved for pool in pool_ids_of(capacity)}
+        mine = {capacity.storage_class_name for capacity in connected} - {
+            capacity.storage_class_name for capacity in others
+        }
+        is_uniform = all(self._is_alike(capacity, members[:1]) for capacity in members)
+        if is_uniform and not taken and all(name in mine for _, name in promised):
+            return None
+        least = self._ids.least_of(connected)
+        rooms = {capacity.storage_class_name: self._room(capacity) for capacity in connected}
+        kept = max(room.keeps for room in rooms.values())
+        order = sorted(least, key=lambda pool: (-least[pool], pool))
+        reached: dict[str, set[str]] = {}
+        for capacity in connected:
+            reached.setdefault(capacity.storage_class_name, set()).update(set(pool_ids_of(capacity)) - taken)
+        reaches = tuple(
+            PoolReach(
+                tuple(place for place, pool in enumerate(order) if pool in pools),
+                self._index.policy_of([name]),
+                rooms[name].claim_limit,
+            )
+            for name, pools in reached.items()
+        )
+        owners = {name: place for place, name in enumerate(reached)}
+        everywhere = tuple(range(len(order)))
+        unknown = [(size, name) for size, name in promised if name not in owners]
+        if unknown:  # its object is gone: it may be anywhere
+            reaches = (*reaches, PoolReach(everywhere))
+            owners |= {name: len(reaches) - 1 for _, name in unknown}
+        pieces = pieces_of((size, owners[name]) for size, name in promised)
+        return SharedView(SharedPools(tuple(least[pool] - kept for pool in order), reaches), owners, pieces, kept)
+
+    def _connected(
+        self, joined: CSIStorageCapacity
+    ) -> tuple[Sequence[CSIStorageCapacity], Sequence[CSIStorageCapacity]]:
+        """The members of an object, and all objects that are connected with them by ids, in their newest version. The
+        second is empty if there are no others, or if the members are not connected."""
+        members = members_of(joined)
+        if not self._ids.links:
+            return members, ()
+        found = {capacity.key: capacity for capacity in self._ids.connected(members[0])}
+        if len(found) < 2 or any(capacity.key not in found for capacity in members):
+            return members, ()
+        return [found[capacity.key] for capacity in members], list(found.values())
+
+    def _is_alike(self, one: CSIStorageCapacity, members: Sequence[CSIStorageCapacity]) -> bool:
+        """True if the object has exactly the pools of all members, and its driver chooses among them as for these."""
+        pools, policy = set(pool_ids_of(one)), self._index.policy_of([one.storage_class_name])
+        return all(
+            pools == set(pool_ids_of(capacity)) and policy is self._index.policy_of([capacity.storage_class_name])
+            for capacity in members
+        )
+
+    def _room(self, capacity: CSIStorageCapacity, pools: tuple[int, ...] | None = None) -> Room:
+        return room_of(capacity, self._legacy, pools).kept_by(rules_of(self._classes.get(capacity.storage_class_name)))
+
+
 class VolumeFit:
     """Judges the nodes of one cluster by one profile's rules."""
 
     def __init__(
-        self, cluster: Cluster, policy: CapacityPolicy, holds: CapacityHolds | None = None, *, is_joint: bool
+        self, cluster: Cluster, args: StorageCapacityArgs, holds: CapacityHolds | None, *, is_joint: bool
     ) -> None:
         self.cluster = cluster
-        self.policy = policy
+        self.policy = _capacity_policy(cluster, args, holds, is_joint=is_joint)
         self.holds = holds
         """The profile's holds on capacity; None if it makes none."""
         self.is_joint = is_joint
@@ -247,21 +358,16 @@ class VolumeFit:
         return bits
 
     def _unbound(self, demand: Demand, rows: Rows) -> Bits:
-        bits: Bits = np.zeros(row_count(rows), dtype=np.int64)
+        numbers = row_numbers(rows)
+        bits: Bits = np.zeros(len(numbers), dtype=np.int64)
         if demand.pinned:
             nodes = {claim.selected_node for claim in demand.pinned}
             pinned_at = self.cluster.row_of.get(nodes.pop(), -1) if len(nodes) == 1 else -1
-            is_pinned = row_numbers(rows) == pinned_at
-            bits[~is_pinned] = _BIND
-            bits[is_pinned] = self._to_be_made(demand, row_numbers(rows)[is_pinned])
-            return bits
-        return self._to_be_made(demand, rows)
-
-    def _to_be_made(self, demand: Demand, rows: Rows) -> Bits:
-        bits: Bits = np.zeros(row_count(rows), dtype=np.int64)
-        for provisioning, places, _ in self.provisioning_demands(demand, rows):
+            bits[numbers != pinned_at] = _BIND
+        judged = np.flatnonzero(bits == 0)
+        for provisioning, places, _ in self.provisioning_demands(demand, numbers[judged]):
             if provisioning.claims:
-                bits[places] = self.refusals_of_provisioning(provisioning, row_numbers(rows)[places])
+                bits[judged[places]] = self.refusals_of_provisioning(provisioning, numbers[judged[places]])
         return bits
 
     def provisioning_demands(

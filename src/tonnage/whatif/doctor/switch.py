@@ -33,7 +33,7 @@ from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import Configuration, default_configuration
 from tonnage.scheduling.configuration.plugin_args import LegacyPools, PoolFit, Reservation
 from tonnage.scheduling.configuration.profile import ResolvedProfile
-from tonnage.scheduling.decision.diagnosis import NOBODY
+from tonnage.scheduling.decision.answers import NOBODY
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.volumes.volume_fit import NOT_ENOUGH_SPACE
 from tonnage.whatif.doctor.capacity_checks import SOURCES_OF_POOLS, DriverFigures, Provisioning

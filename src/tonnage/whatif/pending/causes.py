@@ -30,7 +30,7 @@ from tonnage.objects.meta import Key
 from tonnage.objects.node_selectors import UNSCHEDULABLE, RequiredNodeAffinity, Taint, find_untolerated
 from tonnage.quantity import Quantity
 from tonnage.scheduling.cluster.pod_info import CPU, MEMORY, PodInfo
-from tonnage.scheduling.decision.diagnosis import Diagnosis
+from tonnage.scheduling.decision.answers import Diagnosis
 from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.engine.waking_rules import EngineWaking

@@ -6,7 +6,7 @@ import random
 
 from tonnage.clock import VirtualClock
 from tonnage.scheduling.configuration.configuration import default_configuration
-from tonnage.scheduling.decision.diagnosis import Diagnosis
+from tonnage.scheduling.decision.answers import Diagnosis
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.testing.builders import node, pod
 

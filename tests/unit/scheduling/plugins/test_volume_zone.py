@@ -13,7 +13,7 @@ from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.meta import Object
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.decision.diagnosis import Diagnosis
+from tonnage.scheduling.decision.answers import Diagnosis
 from tonnage.scheduling.decision.scheduling_cycle import Decider, Pipeline
 from tonnage.scheduling.events import ActionType, EventResource
 from tonnage.scheduling.framework import SKIP as NOTHING_TO_SAY

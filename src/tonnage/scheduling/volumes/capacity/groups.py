@@ -3,7 +3,7 @@
 `tonnage.dev/capacity-group: NAME`: classes of one driver with this name share all their disks. Their capacity objects
 with the same `nodeTopology` are *siblings*: a hold on one is a hold on all, and their claims are packed together
 (`class_capacity.py`). `tonnage.dev/pool-ids` on objects says which pools are common, and goes before the group where
-both objects have ids (`shared_rooms.py`). A *family* is all classes that are connected in either way.
+both objects have ids (`SharedRooms`). A *family* is all classes that are connected in either way.
 
     object of class "fast"     availableCapacities: 100Gi,60Gi     pool-ids: ssd-1,ssd-2
     object of class "mixed"    availableCapacities: 60Gi,400Gi     pool-ids: ssd-2,hdd

@@ -6,7 +6,7 @@
 
 Everything means what it means for one class (`pool_grades.py`, `claim_orders.py`), but a claim goes only into pools
 that its class reaches, by the policy of its class. A search that gives up answers with the lower grade. A group of
-claims of several such classes tells the class of each claim (`OwnedSizes`). `volumes/shared_rooms.py` makes views.
+claims of several such classes tells the class of each claim (`OwnedSizes`). `SharedRooms` makes the views.
 """
 
 from __future__ import annotations
