@@ -151,8 +151,9 @@ def _picked(policy: str, free: Sequence[int], size: int, order: Sequence[int]) -
     return with_room[0]
 
 
-SIZES_TO_TRY: Final = (1, _PROBE, _PROBE + 1, 3 * _PROBE + 1, GI, GI + 1, 2 * GI + 1)
-"""Requests that show rounding: at an edge, and one byte beyond."""
+_EDGES: Final = (_PROBE, 8 * _PROBE, GI)
+"""A step shows between an edge and one byte beyond: at the first edge that is not below the driver's minimum."""
+SIZES_TO_TRY: Final = tuple(sorted({1, 3 * _PROBE + 1, 2 * GI + 1, *_EDGES, *(edge + 1 for edge in _EDGES)}))
 
 
 def size_rules_measured(taken: Mapping[int, int]) -> str | None:
@@ -160,12 +161,12 @@ def size_rules_measured(taken: Mapping[int, int]) -> str | None:
 
     Empty: sizes are taken as they are requested.
     """
-    if _PROBE not in taken or _PROBE + 1 not in taken:
+    edge = next((edge for edge in _EDGES if taken.get(edge + 1, 0) > taken.get(edge, 0)), None)
+    if edge is None or (edge == GI and taken.get(1) != taken[GI]):  # sizes between the minimum and 1Gi were not seen
         return None
-    overhead = taken[_PROBE] - _PROBE
-    step = taken[_PROBE + 1] - taken[_PROBE]
+    overhead, step = taken[edge] - edge, taken[edge + 1] - taken[edge]
     large_step = taken[GI + 1] - taken[GI] if GI + 1 in taken else step
-    if min(overhead, step - 1, large_step - 1) < 0:
+    if min(overhead, large_step - 1) < 0:
         return None
     least = taken.get(1, 0) - overhead
     words = [f"step={_amount(step)}"] if step > 1 else []

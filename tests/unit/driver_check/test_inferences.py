@@ -156,21 +156,31 @@ def taken_by(rules: str) -> dict[int, int]:
         "step=4Mi",  # LVM extents
         "step=512,minimum=32Mi",
         "step=1Mi,overhead=4Mi",
+        "step=1Gi",  # disks of clouds
+        "step=128Mi",  # larger than the smallest volumes that are tried
+        "step=4Mi,minimum=300Mi",  # TopoLVM with xfs
+        "step=4Mi,step=1Gi,above=1Gi,minimum=300Mi",
+        "minimum=65Mi",
+        "minimum=1Gi",
     ],
 )
 def test_a_size_rule_is_measured(rules: str):
     assert size_rules_measured(taken_by(rules)) == rules
 
 
-@pytest.mark.parametrize("rules", ["overhead=1%", "step=1Mi,step=1Gi,above=100Mi", "step=1Gi"])
+@pytest.mark.parametrize(
+    "rules", ["overhead=1%", "step=1Mi,step=1Gi,above=100Mi", "step=1Gi,minimum=10Gi", "step=4Mi,minimum=600Mi"]
+)
 def test_sizes_that_follow_no_rule_that_was_looked_for_are_not_told_as_one(rules: str):
     assert size_rules_measured(taken_by(rules)) is None
 
 
 @given(
-    st.sampled_from(["", "step=512", "step=4Ki", "step=1Mi", "step=4Mi"]),
+    st.sampled_from(["", "step=512", "step=4Ki", "step=1Mi", "step=4Mi", "step=128Mi", "step=1Gi"]),
     st.sampled_from(["", "step=4Ki,above=1Gi", "step=4Mi,above=1Gi", "step=1Gi,above=1Gi"]),
-    st.sampled_from(["", "minimum=16Mi", "minimum=64Mi"]),
+    st.sampled_from(
+        ["", "minimum=16Mi", "minimum=64Mi", "minimum=65Mi", "minimum=300Mi", "minimum=600Mi", "minimum=1Gi"]
+    ),
     st.sampled_from(["", "overhead=4Ki", "overhead=4Mi"]),
     st.integers(1, 5 * GI),
 )
