@@ -252,6 +252,13 @@ def test_without_a_device_class_the_default_is_meant_and_is_known_by_its_number(
     assert found.by_node["node-1"].pools[0].identity == "ssd"
 
 
+def test_a_default_whose_number_two_device_classes_have_is_called_neither() -> None:
+    new = topolvm_node("node-1", _00default=str(100 * GI), hdd=str(100 * GI), ssd=str(100 * GI))
+    assert topolvm(new).by_node["node-1"].pools[0].identity == "00default"
+    used = topolvm_node("node-1", _00default=str(40 * GI), hdd=str(100 * GI), ssd=str(40 * GI))
+    assert topolvm(used).by_node["node-1"].pools[0].identity == "ssd"
+
+
 def test_the_older_name_of_topolvm_is_known() -> None:
     found = topolvm(
         topolvm_node("node-1", "capacity.topolvm.cybozu.com", _00default=str(GI)), provisioner="topolvm.cybozu.com"

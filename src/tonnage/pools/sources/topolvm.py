@@ -5,7 +5,7 @@
 
 A class names its device class by the parameter `topolvm.io/device-class`; without it the default is meant. A device
 class is one group or thin pool, so there is no choice. Installations from before 2022 use topolvm.cybozu.com. The
-default's own name is the device class with the same number on all nodes.
+default's own name is the one device class with the same number on all nodes.
 """
 
 from __future__ import annotations
@@ -56,10 +56,8 @@ def _told(node: Doc, prefix: str) -> Mapping[str, int]:
 
 
 def _default_name(told: Mapping[str, Mapping[str, int]]) -> str:
-    """The device class with the default's number on every node that has a default, if one of them is not 0."""
+    """The one device class with the default's number on every node that has a default, if one of them is not 0."""
     nodes = [each for each in told.values() if DEFAULT in each]
-    names = sorted({name for node in nodes for name in node if name != DEFAULT})
-    for name in names:
-        if all(node.get(name) == node[DEFAULT] for node in nodes) and any(node[DEFAULT] for node in nodes):
-            return name
-    return DEFAULT
+    names = {name for node in nodes for name in node if name != DEFAULT}
+    alike = [name for name in names if all(node.get(name) == node[DEFAULT] for node in nodes)]
+    return alike[0] if len(alike) == 1 and any(node[DEFAULT] for node in nodes) else DEFAULT
