@@ -17,7 +17,9 @@ keys; `group.T` a type of another file (types of meta need no prefix). `~` start
     map=k1,k2  set            how server-side apply merges a list; without a word it is atomic
     atomic  granular          a map or struct is replaced as a whole; is not, though its type is atomic
     merge  merge=key  retainKeys  replace        for strategic merge patch
-    default=V                 a key's value when absent
+    default=V                 a key's value when absent; filled in as well
+    fill=V  fill              filled in when absent, whenever a document is decoded; without V, an empty map
+    round                     a map of amounts, rounded up to thousandths whenever a document is decoded
     always                    a Go object has the field even if the document does not
 
 Then come the rules for values (`documents/validation/type_rules.py`). A type's errors come in the order of its lines. A
@@ -41,7 +43,7 @@ field's zero does so too, except for a few newer fields: `@4-`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -114,6 +116,9 @@ class Field:
     is_always_there: bool = False
     """Not required, and yet in every Go object, such as a struct that is no pointer."""
     default: Any = None
+    fill: Any = None
+    """What stands for an absent value in a decoded document; None if it stays absent."""
+    rounds: bool = False
     description: str = ""
     wire: tuple[int, ...] = ()
     """Field numbers in protobuf, from the struct's message inwards; empty for a field that is not in the message."""
@@ -240,7 +245,9 @@ _HEAD = {
     "kind": "What this object is.",
     "metadata": "Name, labels, owners and what the server keeps about every object.",
 }
-_WORDS = frozenset({"map", "set", "merge", "retainKeys", "replace", "atomic", "granular", "default", "always"})
+_WORDS = frozenset(
+    ["map", "set", "merge", "retainKeys", "replace", "atomic", "granular", "default", "always", "fill", "round"]
+)
 _NUMBER = re.compile(r"@[1-9][0-9]*(\.[1-9][0-9]*)*[?-]?")
 _WORD = re.compile(r'[^\s"]+(?:"[^"]*")?')
 _OPTION = re.compile(r'(\w+)(?:=([^:]*))?(?::"([^"]*)")?')
@@ -252,12 +259,13 @@ _RULES = frozenset(
 
 def _field(words: list[str], description: str, local: dict[str, Struct], scopes: dict[str, dict[str, Struct]]) -> Field:
     name, text, options = words[0], words[1], words[2:]
+    kind = _type(text, options, local, scopes)
     others = [o for o in options if o.partition("=")[0] not in _WORDS and not _NUMBER.fullmatch(o)]
     default = next((o.removeprefix("default=") for o in options if o.startswith("default=")), None)
     number = next((o for o in options if o.startswith("@")), "")
     return Field(
         name.rstrip("!"),
-        _type(text, options, local, scopes),
+        kind,
         required=name.endswith("!"),
         is_atomic="atomic" in options,
         is_granular="granular" in options,
@@ -265,11 +273,22 @@ def _field(words: list[str], description: str, local: dict[str, Struct], scopes:
         patch_replace="replace" in options,
         is_always_there="always" in options,
         default=default,
+        fill=_filled(kind, options, default),
+        rounds="round" in options,
         description=description,
         wire=tuple(int(part) for part in number.strip("@?-").split(".") if part),
         keeps_zero=not number.endswith("-") if name.endswith("!") else number.endswith("?"),
         rules=tuple(map(_rule, others)),
     )
+
+
+def _filled(kind: Type, options: list[str], default: str | None) -> Any:
+    text = next((option.removeprefix("fill=") for option in options if option.startswith("fill=")), default)
+    if text is None:
+        return {} if "fill" in options else None
+    if isinstance(kind, ListOf):
+        return text.split(",")
+    return _READ.get(kind.name, str)(text) if isinstance(kind, Scalar) else None
 
 
 def _rule(option: str) -> FieldRule:
@@ -302,4 +321,5 @@ def _type(text: str, options: list[str], local: dict[str, Struct], scopes: dict[
 
 _NAMES = "string bool int32 int64 number bytes Quantity IntOrString Time MicroTime FieldsV1 any deduced JSON"
 _SCHEMA_OR = ("JSONSchemaPropsOrArray", "JSONSchemaPropsOrBool", "JSONSchemaPropsOrStringArray")
+_READ: dict[str, Callable[[str], Any]] = {"bool": "true".__eq__, "int32": int, "int64": int}
 _SCALARS = {name: Scalar(name) for name in (*_NAMES.split(), *_SCHEMA_OR)}

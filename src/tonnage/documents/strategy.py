@@ -1,9 +1,9 @@
 """The rules that differ from kind to kind, as one class with sensible defaults.
 
 The verbs are generic: they read, call the strategy of the kind at fixed points, and write. A kind subclasses
-`Strategy`, with data in class attributes (`defaults`, `gated`, …) and the rest in methods; the rules of single fields
-stand in the kind's lines of its schema. Methods work on whole documents and do no I/O; the clock is for the rare rule
-that records a time.
+`Strategy`, with data in class attributes (`gated`, …) and the rest in methods; the rules of single fields and their
+defaults stand in the kind's lines of its schema. Methods work on whole documents and do no I/O; the clock is for the
+rare rule that records a time.
 
 The order of a create is upstream's: decode, `default`, `drop_disabled_fields`, `prepare_create`, `validate`. Of an
 update: decode, `default`, `drop_disabled_fields`, `prepare_update`, `validate_update`. A write through `/status` runs
@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-from functools import cached_property
-from typing import ClassVar
+from functools import cache, cached_property
+from typing import Any, ClassVar
 
 from tonnage.clock import Clock, SystemClock
-from tonnage.documents.schema import schema_of_resource
+from tonnage.documents.schema import ListOf, Struct, schema_of_resource
 from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.gates import Gates
 from tonnage.objects import names
@@ -26,6 +26,7 @@ from tonnage.objects.document import Doc, copy, same
 from tonnage.objects.field_errors import Errors
 from tonnage.objects.field_rules import unchanged_fields
 from tonnage.objects.resources import Resource
+from tonnage.quantity import Quantity
 
 
 class Generation(Enum):
@@ -37,8 +38,6 @@ class Generation(Enum):
 class Strategy:
     """The rules of one kind. The base class is right for a kind without rules."""
 
-    defaults: ClassVar[Doc] = {}
-    """Values for missing fields, filled in part by part."""
     gated: ClassVar[Mapping[str, str]] = {}
     """Fields of spec -> the gate without which they are dropped, unless the old object has them."""
     new_status: ClassVar[Doc | None] = None
@@ -75,7 +74,7 @@ class Strategy:
 
     def default(self, doc: Doc) -> None:
         """Fill in, in place, the defaults that upstream sets whenever it decodes this kind."""
-        fill(doc, self.defaults)
+        complete(schema_of_resource(self.resource.stored), doc)
 
     def drop_disabled_fields(self, new: Doc, old: Doc) -> None:
         """Drop the fields whose gate is closed, unless the old object has them; `old` is empty at creation."""
@@ -137,20 +136,38 @@ class Strategy:
         """Record on a marked object, in place, that it is being deleted."""
 
 
-def fill(doc: Doc, defaults: Doc) -> None:
-    """Set missing fields of a document to their defaults, part by part, in place.
+def complete(struct: Struct, doc: Doc) -> None:
+    """Fill in, in place, what the lines of a type ask for by `fill` and `round`, in all its parts."""
+    for name, absent, rounds, below in _asked(struct):
+        part = doc.get(name)
+        if part is None:
+            if absent is None:
+                continue
+            part = doc[name] = copy(absent)
+        if rounds:
+            for key, amount in part.items():
+                part[key] = str(Quantity.of(amount).round_up_to_milli())
+        elif below is not None:
+            for item in part if isinstance(part, list) else (part,):
+                complete(below, item)
 
-    A part whose name ends in `?` is filled in only if it exists: a map, or every item of a list.
-    """
+
+@cache
+def _asked(struct: Struct) -> list[tuple[str, Any, bool, Struct | None]]:
+    """The fields to fill in or round, or with such fields below: (name, value if absent, is rounded, type below)."""
+    asked = []
+    for field in struct.fields.values():
+        item = field.type.item if isinstance(field.type, ListOf) else field.type
+        below = item if isinstance(item, Struct) and _asked(item) else None
+        if field.fill is not None or field.rounds or below is not None:
+            asked.append((field.name, field.fill, field.rounds, below))
+    return asked
+
+
+def fill(doc: Doc, defaults: Doc) -> None:
+    """Set missing fields to their defaults, in place."""
     for field, value in defaults.items():
-        if field[-1] == "?":
-            if (part := doc.get(field[:-1])) is not None:
-                for item in part if isinstance(part, list) else (part,):
-                    fill(item, value)
-        elif isinstance(value, dict):
-            fill(doc.setdefault(field, {}), value)
-        else:
-            doc.setdefault(field, copy(value))
+        doc.setdefault(field, copy(value))
 
 
 def keep(new: Doc, old: Doc, field: str) -> None:

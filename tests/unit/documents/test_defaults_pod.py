@@ -6,10 +6,15 @@ from typing import Any
 
 import pytest
 
+from tonnage.clock import SystemClock
 from tonnage.documents.admit import admit
-from tonnage.documents.kinds.pods.pod_defaults import default_pod, default_pod_template, pull_policy
+from tonnage.documents.kinds import strategies
+from tonnage.documents.kinds.pods.pod_defaults import default_pod, pull_policy
 from tonnage.documents.schema import schema_of
+from tonnage.gates import Gates
 from tonnage.objects.document import Doc, copy
+
+default_pod_template = strategies(Gates(), SystemClock())["", "podtemplates"].default
 
 
 def pod(**spec: Any) -> Doc:
@@ -67,11 +72,12 @@ def test_the_pull_policy_follows_the_tag(image: str, expected: str) -> None:
 
 def test_requests_follow_limits_in_a_pod_but_not_in_a_template() -> None:
     limited = [{"name": "c", "image": "x", "resources": {"limits": {"cpu": "1"}}}]
-    made, template = pod(containers=copy(limited)), {"spec": {"containers": copy(limited)}}
+    made = pod(containers=copy(limited))
+    template: Doc = {"template": {"spec": {"containers": copy(limited)}}}
     default_pod(made)
     default_pod_template(template)
     assert made["spec"]["containers"][0]["resources"] == {"limits": {"cpu": "1"}, "requests": {"cpu": "1"}}
-    assert template["spec"]["containers"][0]["resources"] == {"limits": {"cpu": "1"}}
+    assert template["template"]["spec"]["containers"][0]["resources"] == {"limits": {"cpu": "1"}}
 
 
 def test_a_request_of_its_own_stands_beside_those_that_follow() -> None:
@@ -82,11 +88,12 @@ def test_a_request_of_its_own_stands_beside_those_that_follow() -> None:
 
 
 def test_a_template_keeps_a_negative_grace_period_and_a_pod_does_not() -> None:
-    made, template = pod(terminationGracePeriodSeconds=-5), {"spec": {"terminationGracePeriodSeconds": -5}}
+    made = pod(terminationGracePeriodSeconds=-5)
+    template: Doc = {"template": {"spec": {"terminationGracePeriodSeconds": -5}}}
     default_pod(made)
     default_pod_template(template)
     assert made["spec"]["terminationGracePeriodSeconds"] == 1
-    assert template["spec"]["terminationGracePeriodSeconds"] == -5
+    assert template["template"]["spec"]["terminationGracePeriodSeconds"] == -5
 
 
 def test_the_two_forms_of_a_pods_address_are_one() -> None:

@@ -9,13 +9,14 @@ import pytest
 
 from tonnage.clock import SystemClock
 from tonnage.documents.kinds import strategies
-from tonnage.documents.kinds.storage.persistent_volume_claim import default_claim, mirror_data_sources
+from tonnage.documents.kinds.storage.persistent_volume_claim import mirror_data_sources
 from tonnage.documents.kinds.storage.storage_kinds import default_class_for
 from tonnage.gates import Gates
 from tonnage.objects.document import Doc, copy
 
 RULES = strategies(Gates(), SystemClock())
 default_csi_driver = RULES["storage.k8s.io", "csidrivers"].default
+default_claim = RULES["", "persistentvolumeclaims"].default
 default_node = RULES["", "nodes"].default
 default_persistent_volume = RULES["", "persistentvolumes"].default
 default_storage_class = RULES["storage.k8s.io", "storageclasses"].default

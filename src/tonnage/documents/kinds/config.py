@@ -11,7 +11,7 @@ import base64
 from collections.abc import Callable, Container, Iterable
 from typing import ClassVar
 
-from tonnage.documents.strategy import Strategy, fill
+from tonnage.documents.strategy import Strategy
 from tonnage.documents.validation.metadata import validate_qualified_finalizer
 from tonnage.objects import names
 from tonnage.objects.document import Doc, copy, same
@@ -31,10 +31,10 @@ class NamespaceStrategy(Strategy):
 
     def default(self, doc: Doc) -> None:
         """Every namespace has its name as a label, so that selectors can select namespaces by name."""
+        super().default(doc)
         metadata = doc["metadata"]
         if metadata.get("name"):
             metadata["labels"] = {**metadata.get("labels", {}), _NAME_LABEL: metadata["name"]}
-        fill(doc, {"status": {"phase": "Active"}})
 
     def prepare_create(self, doc: Doc) -> None:
         super().prepare_create(doc)
@@ -107,7 +107,6 @@ class SecretStrategy(Strategy):
     """`stringData` can only be written: it is merged into `data` on arrival."""
 
     selectable = ("type",)
-    defaults: ClassVar[Doc] = {"type": "Opaque"}
 
     def default(self, doc: Doc) -> None:
         super().default(doc)

@@ -59,9 +59,6 @@ class EventStrategy(Strategy):
     stands_in: ClassVar[dict[str, str]] = {"source": "reportingComponent"}
     """An event created by the newer API has no source. Mirrors ToSelectableFields."""
 
-    defaults: ClassVar[Doc] = {"source": {}, "reportingComponent": "", "reportingInstance": ""}
-    """Fields that are always written, even empty. (So are three times, as null, which we leave out.)"""
-
     @property
     def is_strict(self) -> bool:
         return self.resource.group == "events.k8s.io"

@@ -29,8 +29,8 @@ class LimitRangeStrategy(Strategy):
 
     def default(self, doc: Doc) -> None:
         """For a container the limit defaults to the maximum, the request to the limit or else to the minimum."""
+        super().default(doc)
         for item in doc.get("spec", {}).get("limits", ()):
-            resources.round_amounts(item, *_LISTS)
             if item.get("type") != "Container":
                 continue
             limits = {**item.get("max", {}), **item.get("default", {})}

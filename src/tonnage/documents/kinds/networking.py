@@ -35,12 +35,13 @@ class ServiceStrategy(Strategy):
     selectable = ("spec.clusterIP", "spec.type")
 
     def default(self, doc: Doc) -> None:
-        spec = doc.setdefault("spec", {})
-        fill(spec, {"sessionAffinity": "None", "type": "ClusterIP", "ports?": {"protocol": "TCP"}})
+        super().default(doc)
+        spec = doc["spec"]
         if spec["sessionAffinity"] == "None":
             spec.pop("sessionAffinityConfig", None)
         elif spec["sessionAffinity"] == "ClientIP":
-            fill(spec, {"sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 10800}}})
+            config = spec.setdefault("sessionAffinityConfig", {}).setdefault("clientIP", {})
+            config.setdefault("timeoutSeconds", 10800)
         for port in spec.get("ports", ()):
             if port.get("targetPort") in (None, 0, ""):
                 port["targetPort"] = port.get("port", 0)
@@ -330,9 +331,8 @@ class NetworkPolicyStrategy(Strategy):
 
     def default(self, doc: Doc) -> None:
         """Mirrors SetDefaults_NetworkPolicy and SetDefaults_NetworkPolicyPort."""
-        spec = doc.setdefault("spec", {})
-        rule: Doc = {"ports?": {"protocol": "TCP"}}
-        fill(spec, {"podSelector": {}, "ingress?": rule, "egress?": rule})
+        super().default(doc)
+        spec = doc["spec"]
         if not spec.get("policyTypes"):
             spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
 

@@ -8,21 +8,16 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import ClassVar
 
-from tonnage.documents.strategy import Strategy, fill
+from tonnage.documents.strategy import Strategy
 from tonnage.documents.validation.internal_form import internal
-from tonnage.documents.validation.resources import NOT_POSITIVE, round_amounts, validate_resource_quantity
+from tonnage.documents.validation.resources import NOT_POSITIVE, validate_resource_quantity
 from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects import names
 from tonnage.objects.document import Doc, dig
 from tonnage.objects.field_errors import Errors, Wrong, duplicate, forbidden, go_value, invalid
 from tonnage.objects.field_rules import each, is_dual_stack, unique, validate_cidr, validate_label_name
 
-_SYSTEM_INFO = (
-    *("machineID", "systemUUID", "bootID", "kernelVersion", "osImage", "containerRuntimeVersion", "kubeletVersion"),
-    *("kubeProxyVersion", "operatingSystem", "architecture"),
-)
 _TAINT = TypeRules("core.Taint")
 _FEATURE_MAX_BYTES = 253
 _FEATURE = re.compile(r"[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*")
@@ -30,13 +25,6 @@ _FEATURE = re.compile(r"[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*")
 
 class NodeStrategy(Strategy):
     selectable = ("spec.unschedulable",)
-    # A Go server writes these structs whole, even for a node without a status, and clients expect them.
-    defaults: ClassVar[Doc] = {
-        "status": {
-            "daemonEndpoints": {"kubeletEndpoint": {"Port": 0}},
-            "nodeInfo": dict.fromkeys(_SYSTEM_INFO, ""),
-        }
-    }
 
     def default(self, doc: Doc) -> None:
         """Mirrors SetDefaults_NodeStatus, and the conversion that keeps podCIDR and podCIDRs equal."""
@@ -44,8 +32,7 @@ class NodeStrategy(Strategy):
         _default_pod_ranges(spec)
         if "capacity" in status and "allocatable" not in status:
             status["allocatable"] = dict(status["capacity"])
-        round_amounts(status, "capacity", "allocatable")
-        fill(doc, self.defaults)
+        super().default(doc)
 
     def prepare_create(self, doc: Doc) -> None:
         # Fields of dynamic kubelet configuration, which no longer exists, are dropped.

@@ -310,10 +310,6 @@ _MUST_EXIST = (
 
 
 class ResourceQuotaStrategy(Strategy):
-    def default(self, doc: Doc) -> None:
-        resources.round_amounts(doc.get("spec", {}), "hard")
-        resources.round_amounts(doc.get("status", {}), "hard", "used")
-
     def prepare_create(self, doc: Doc) -> None:
         doc["status"] = {}
 

@@ -14,7 +14,7 @@ from tonnage.documents.api_errors import forbidden_pod
 from tonnage.documents.kinds.pods.pod_placement import validate_tolerations
 from tonnage.documents.strategy import Generation, Strategy, keep
 from tonnage.documents.validation.metadata import validate_label_selector, validate_labels
-from tonnage.documents.validation.resources import round_amounts, validate_resource_requirements
+from tonnage.documents.validation.resources import validate_resource_requirements
 from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.errors import Forbidden
 from tonnage.objects import field_rules
@@ -32,7 +32,6 @@ class PriorityClassStrategy(Strategy):
     """A name for a number, which never changes; the highest numbers belong to the system."""
 
     generation = Generation.COUNTED
-    defaults: ClassVar[Doc] = {"value": 0, "preemptionPolicy": "PreemptLowerPriority"}
 
     def validate(self, doc: Doc) -> Errors:
         errors: Errors = []
@@ -70,7 +69,6 @@ def _not_a_system_class(doc: Doc) -> str:
 class LeaseStrategy(Strategy):
     unconditional_update = False
     create_on_update = True
-    defaults: ClassVar[Doc] = {"spec": {}}
 
     def drop_disabled_fields(self, new: Doc, old: Doc) -> None:
         """Drop the fields of coordinated leader election, whose gate is closed on a stock server."""
@@ -85,10 +83,6 @@ class PodDisruptionBudgetStrategy(Strategy):
     generation = Generation.COUNTED
     unconditional_update = False
     new_status: ClassVar[Doc] = dict.fromkeys(_BUDGET_COUNTS, 0)
-
-    def prepare_create(self, doc: Doc) -> None:
-        doc.setdefault("spec", {})
-        super().prepare_create(doc)
 
     def validate(self, doc: Doc) -> Errors:
         spec = doc.get("spec", {})
@@ -133,7 +127,6 @@ _BUDGET_STATUS = TypeRules("policy.PodDisruptionBudgetStatus", conditions=valida
 
 class DeviceClassStrategy(Strategy):
     generation = Generation.COUNTED
-    defaults: ClassVar[Doc] = {"spec": {}}
 
 
 class ResourceClaimStrategy(Strategy):
@@ -142,7 +135,8 @@ class ResourceClaimStrategy(Strategy):
     new_status: ClassVar[Doc] = {}
 
     def default(self, doc: Doc) -> None:
-        _default_requests(doc.setdefault("spec", {}))
+        super().default(doc)
+        _default_requests(doc["spec"])
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
         return self.validate_immutable(new, old)
@@ -154,8 +148,6 @@ class ResourceClaimStrategy(Strategy):
 
 
 class ResourceClaimTemplateStrategy(Strategy):
-    defaults: ClassVar[Doc] = {"spec": {"metadata": {}, "spec": {}}}
-
     def default(self, doc: Doc) -> None:
         super().default(doc)
         _default_requests(doc["spec"]["spec"])
@@ -184,9 +176,6 @@ _NAMING = ("key", "operator", "value", "effect")
 
 
 class RuntimeClassStrategy(Strategy):
-    def default(self, doc: Doc) -> None:
-        round_amounts(doc.get("overhead", {}), "podFixed")
-
     def validate(self, doc: Doc) -> Errors:
         errors = super().validate(doc)
         if "overhead" in doc:

@@ -179,13 +179,6 @@ def _validate_claims(claims: list[Doc], path: str, claim_names: Set[str]) -> Err
     return errors
 
 
-def round_amounts(part: Doc, *fields: str) -> None:
-    """Round every amount in these fields up to thousandths, in canonical form. Mirrors SetDefaults_ResourceList."""
-    for field in fields:
-        for name, text in (amounts := part.get(field, {})).items():
-            amounts[name] = str(Quantity.of(text).round_up_to_milli())
-
-
 Amounts = dict[str, Quantity]
 _QOS_RESOURCES = ("cpu", "memory")
 

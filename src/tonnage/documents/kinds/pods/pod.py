@@ -11,7 +11,7 @@ from collections import deque
 from typing import ClassVar
 
 from tonnage.documents.kinds.pods import pod_placement
-from tonnage.documents.kinds.pods.pod_defaults import default_pod, default_pod_template, tolerate_node_trouble
+from tonnage.documents.kinds.pods.pod_defaults import default_pod, default_pod_spec, tolerate_node_trouble
 from tonnage.documents.kinds.pods.pod_spec import (
     MIRROR,
     validate_pod,
@@ -148,7 +148,8 @@ class PodTemplateStrategy(Strategy):
     generation = Generation.COUNTED
 
     def default(self, doc: Doc) -> None:
-        default_pod_template(doc.setdefault("template", {}))
+        super().default(doc)
+        default_pod_spec(doc["template"]["spec"])
 
     def drop_disabled_fields(self, new: Doc, old: Doc) -> None:
         drop_disabled_pod_fields(new["template"]["spec"])

@@ -1,64 +1,20 @@
 """Defaults of a pod and of a pod template: what upstream fills in whenever it decodes one.
 
-`default_pod` mirrors SetDefaults_Pod and the conversion to the internal type; `default_pod_spec` is the part for
-templates too. Only pods take requests from limits, and get defaults that would make a stored template look changed to a
-newer server. Admission comes later (`documents/admission.py`).
+The lines of the schema have those of single fields. `default_pod` mirrors SetDefaults_Pod and the conversion to the
+internal type; `default_pod_spec` is the part for templates too. Only pods take requests from limits, and get defaults
+that would make a stored template look changed to a newer server. Admission comes later (`documents/admission.py`).
 """
 
 from __future__ import annotations
 
 import re
 
-from tonnage.documents.kinds.storage.persistent_volume import SOURCE_DEFAULTS
-from tonnage.documents.kinds.storage.persistent_volume_claim import default_claim_spec
-from tonnage.documents.strategy import fill
+from tonnage.documents.schema import type_named
+from tonnage.documents.strategy import complete
 from tonnage.documents.validation import resources
 from tonnage.objects.document import Doc
 from tonnage.objects.node_selectors import NOT_READY, UNREACHABLE
 
-_SPEC: Doc = {
-    "dnsPolicy": "ClusterFirst",
-    "restartPolicy": "Always",
-    "securityContext": {},
-    "terminationGracePeriodSeconds": 30,
-    "schedulerName": "default-scheduler",
-}
-_HANDLER: Doc = {"httpGet?": {"path": "/", "scheme": "HTTP"}}
-_PROBE: Doc = {
-    "timeoutSeconds": 1,
-    "periodSeconds": 10,
-    "successThreshold": 1,
-    "failureThreshold": 3,
-    **_HANDLER,
-    "grpc?": {"service": ""},
-}
-# References to a field of the pod. Upstream's divisor is a plain quantity, which is written even if it is zero.
-_REFERENCES: Doc = {
-    "fieldRef?": {"apiVersion": "v1"},
-    "fileKeyRef?": {"optional": False},
-    "resourceFieldRef?": {"divisor": "0"},
-}
-_CONTAINER: Doc = {
-    "resources": {},
-    "terminationMessagePath": "/dev/termination-log",
-    "terminationMessagePolicy": "File",
-    "ports?": {"protocol": "TCP"},
-    "env?": {"valueFrom?": _REFERENCES},
-    **{f"{name}Probe?": _PROBE for name in ("liveness", "readiness", "startup")},
-    "lifecycle?": {"postStart?": _HANDLER, "preStop?": _HANDLER},
-}
-_DOWNWARD: Doc = {"items?": _REFERENCES}
-_VOLUME: Doc = {
-    **SOURCE_DEFAULTS,
-    "configMap?": {"defaultMode": 0o644},
-    "secret?": {"defaultMode": 0o644},
-    "downwardAPI?": {"defaultMode": 0o644, **_DOWNWARD},
-    "projected?": {
-        "defaultMode": 0o644,
-        "sources?": {"downwardAPI?": _DOWNWARD, "serviceAccountToken?": {"expirationSeconds": 3600}},
-    },
-    "ephemeral?": {"volumeClaimTemplate?": {"metadata": {}, "spec": {"resources": {}}}},
-}
 # What upstream's image parser accepts, as far as the tag depends on it: an optional registry host, a path of
 # lower-case words, a tag, a digest.
 _HOST = r"(?:[a-zA-Z0-9][a-zA-Z0-9.-]*|\[[0-9a-fA-F:]+\])(?::[0-9]+)?"
@@ -81,6 +37,7 @@ def default_pod(pod: Doc) -> None:
     if "resources" in spec:
         _default_pod_level(spec)
     spec.setdefault("enableServiceLinks", True)
+    complete(type_named("core.Pod"), pod)
     if spec.get("hostNetwork"):
         for port in [port for container in containers for port in container.get("ports", ())]:
             if port.get("containerPort"):
@@ -93,26 +50,21 @@ def default_pod(pod: Doc) -> None:
 
 
 def default_pod_spec(spec: Doc) -> None:
-    """Fill in a pod's spec, in a Pod or in a template. Mirrors SetDefaults_PodSpec and its generated callers."""
-    fill(spec, _SPEC)
+    """The defaults that no line can say, in a Pod or in a template. Mirrors SetDefaults_PodSpec and its callers."""
     # The old name is kept as an alias: if a client sets one of them, both are set.
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if account:
         spec["serviceAccountName"] = spec["serviceAccount"] = account
     for volume in spec.get("volumes", ()):
-        _default_volume(volume)
+        if volume.keys() <= {"name"}:
+            volume["emptyDir"] = {}
+        if volume.get("csi", {}).get("readOnly") is False:  # only here could false differ from absent; for no program
+            del volume["csi"]["readOnly"]
+        if "image" in volume:
+            volume["image"].setdefault("pullPolicy", pull_policy(volume["image"].get("reference", "")))
     for name in ("initContainers", "containers", "ephemeralContainers"):
         for container in spec.get(name, ()):
-            fill(container, _CONTAINER)
             container.setdefault("imagePullPolicy", pull_policy(container.get("image", "")))
-            resources.round_amounts(container["resources"], "limits", "requests")
-    resources.round_amounts(spec, "overhead")
-    resources.round_amounts(spec.get("resources", {}), "limits", "requests")
-
-
-def default_pod_template(template: Doc) -> None:
-    template.setdefault("metadata", {})
-    default_pod_spec(template.setdefault("spec", {}))
 
 
 def _default_pod_level(spec: Doc) -> None:
@@ -155,19 +107,6 @@ def pull_policy(image: str) -> str:
         return "IfNotPresent"
     tag = found["tag"] or ("" if found["digest"] else "latest")
     return "Always" if tag == "latest" else "IfNotPresent"
-
-
-def _default_volume(volume: Doc) -> None:
-    """Fill in one volume, in place; a volume without a source is an emptyDir. Mirrors SetDefaults_Volume and others."""
-    if volume.keys() <= {"name"}:
-        volume["emptyDir"] = {}
-    if volume.get("csi", {}).get("readOnly") is False:  # only here could false differ from absent; for no program
-        del volume["csi"]["readOnly"]
-    fill(volume, _VOLUME)
-    if "image" in volume:
-        volume["image"].setdefault("pullPolicy", pull_policy(volume["image"].get("reference", "")))
-    if template := volume.get("ephemeral", {}).get("volumeClaimTemplate"):
-        default_claim_spec(template["spec"])
 
 
 def tolerate_node_trouble(pod: Doc) -> None:

@@ -9,29 +9,19 @@ from __future__ import annotations
 
 import posixpath
 from functools import cache
-from typing import ClassVar
 
 from tonnage.clock import rfc3339
 from tonnage.documents.schema import Struct, type_named
-from tonnage.documents.strategy import Strategy
+from tonnage.documents.strategy import Strategy, fill
 from tonnage.documents.validation import metadata
 from tonnage.documents.validation.internal_form import diff, internal, unchanged
-from tonnage.documents.validation.resources import round_amounts, validate_basic_resource, validate_positive_quantity
+from tonnage.documents.validation.resources import validate_basic_resource, validate_positive_quantity
 from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects import field_rules as rules
 from tonnage.objects.core_v1 import BETA_STORAGE_CLASS
 from tonnage.objects.core_v1.node import BETA_REGION, BETA_ZONE, REGION, ZONE
 from tonnage.objects.document import Doc, copy, dig
 from tonnage.objects.field_errors import Errors, Wrong, forbidden, invalid, required, unsupported
-
-# source -> field -> value when absent, in a PersistentVolume and in a pod, as `strategy.fill` reads it
-SOURCE_DEFAULTS: dict[str, Doc] = {
-    "azureDisk?": {"cachingMode": "ReadWrite", "fsType": "ext4", "readOnly": False, "kind": "Shared"},
-    "hostPath?": {"type": ""},
-    "iscsi?": {"iscsiInterface": "default"},
-    "rbd?": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"},
-    "scaleIO?": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
-}
 
 
 @cache
@@ -128,15 +118,10 @@ _TAKE_NO_MOUNT_OPTIONS = frozenset(
 class PersistentVolumeStrategy(Strategy):
     """Records the time of every phase change."""
 
-    defaults: ClassVar[Doc] = {
-        "status": {"phase": "Pending"},
-        "spec": {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem", **SOURCE_DEFAULTS},
-    }
-
     def default(self, doc: Doc) -> None:
-        """Mirrors SetDefaults_PersistentVolume and the generated defaults of every source."""
+        """Mirrors SetDefaults_PersistentVolume. The spec of an inline volume has neither of these two."""
         super().default(doc)
-        round_amounts(doc["spec"], "capacity")
+        fill(doc["spec"], {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"})
 
     def prepare_create(self, doc: Doc) -> None:
         doc["status"] = {"phase": "Pending", "lastPhaseTransitionTime": rfc3339(self.clock.now())}

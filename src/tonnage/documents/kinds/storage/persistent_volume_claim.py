@@ -22,9 +22,6 @@ _LEGACY_SOURCES = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "V
 
 
 class PersistentVolumeClaimStrategy(Strategy):
-    def default(self, doc: Doc) -> None:
-        default_claim(doc)
-
     def prepare_create(self, doc: Doc) -> None:
         doc["status"] = {"phase": "Pending"}
         _prepare_data_sources(doc.setdefault("spec", {}), {})
@@ -83,18 +80,6 @@ def _prepare_data_sources(spec: Doc, before: Doc) -> None:
     if not had_source and "dataSourceRef" not in spec and not is_legacy:
         spec.pop("dataSource", None)
     mirror_data_sources(spec)
-
-
-def default_claim(doc: Doc) -> None:
-    doc.setdefault("status", {}).setdefault("phase", "Pending")
-    default_claim_spec(doc.setdefault("spec", {}))
-    resources.round_amounts(doc["status"], "capacity", "allocatedResources")
-
-
-def default_claim_spec(spec: Doc) -> None:
-    """Also for the claim templates of ephemeral volumes and StatefulSets."""
-    spec.setdefault("volumeMode", "Filesystem")
-    resources.round_amounts(spec.get("resources", {}), "limits", "requests")
 
 
 def mirror_data_sources(spec: Doc) -> None:

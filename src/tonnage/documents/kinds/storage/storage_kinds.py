@@ -31,8 +31,6 @@ _BETA_DEFAULT_CLASS_ANNOTATION = "storageclass.beta.kubernetes.io/is-default-cla
 
 
 class StorageClassStrategy(Strategy):
-    defaults: ClassVar[Doc] = {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}
-
     def validate(self, doc: Doc) -> Errors:
         return _STORAGE_CLASS(doc, "")
 
@@ -129,17 +127,6 @@ class CSIDriverStrategy(Strategy):
         "volumeRebuilding": "CSIStorageCapacityV2",
         "nodeAllocatableUpdatePeriodSeconds": "MutableCSINodeAllocatableCount",
         "preventPodSchedulingIfMissing": "VolumeLimitScaling",
-    }
-    defaults: ClassVar[Doc] = {
-        "spec": {
-            "attachRequired": True,
-            "podInfoOnMount": False,
-            "storageCapacity": False,
-            "fsGroupPolicy": "ReadWriteOnceWithFSType",
-            "volumeLifecycleModes": ["Persistent"],
-            "requiresRepublish": False,
-            "seLinuxMount": False,
-        }
     }
 
     def default(self, doc: Doc) -> None:
@@ -259,7 +246,6 @@ class VolumeAttachmentStrategy(Strategy):
     """One volume on one node. The spec never changes; the attacher writes the status. A gate guards its errorCode."""
 
     unconditional_update = False
-    defaults: ClassVar[Doc] = {"status": {"attached": False}}
     new_status: ClassVar[Doc] = {"attached": False}
 
     def validate(self, doc: Doc) -> Errors:

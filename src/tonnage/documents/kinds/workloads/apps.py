@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 import msgspec
 
 from tonnage.documents.kinds.pods.pod import drop_disabled_pod_fields
-from tonnage.documents.kinds.pods.pod_defaults import default_pod_template
+from tonnage.documents.kinds.pods.pod_defaults import default_pod_spec
 from tonnage.documents.kinds.pods.pod_spec import validate_pod_template
 from tonnage.documents.kinds.pods.pod_warnings import spec_warnings, workload_name_warnings
-from tonnage.documents.kinds.storage.persistent_volume_claim import default_claim, validate_claim_spec
+from tonnage.documents.kinds.storage.persistent_volume_claim import validate_claim_spec
 from tonnage.documents.strategy import Generation, Strategy, fill, keep
 from tonnage.documents.validation.metadata import validate_label_selector
 from tonnage.documents.validation.type_rules import TypeRules
@@ -42,16 +42,11 @@ class WorkloadStrategy(Strategy):
     """Pods are named after it, so its name should be a valid label too."""
 
     def default(self, doc: Doc) -> None:
-        spec: Doc = doc.setdefault("spec", {})
-        if self.parts:
-            spec.setdefault("replicas", 1)
-        default_pod_template(spec.setdefault("template", {}))
+        super().default(doc)
+        default_pod_spec(doc["spec"]["template"]["spec"])
         field, defaults = self.rolling
-        if field:
-            strategy = spec.setdefault(field, {})
-            if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
-                fill(strategy.setdefault("rollingUpdate", {}), defaults)
-        fill(doc, self.defaults)
+        if field and doc["spec"][field]["type"] == "RollingUpdate":
+            fill(doc["spec"][field].setdefault("rollingUpdate", {}), defaults)
 
     def drop_disabled_fields(self, new: Doc, old: Doc) -> None:
         drop_disabled_pod_fields(new["spec"].get("template", {}).get("spec", {}))
@@ -167,7 +162,6 @@ _PARTS_OF_REPLICA_SET = ("fullyLabeledReplicas", "readyReplicas", "availableRepl
 
 class DeploymentStrategy(WorkloadStrategy):
     rolling: ClassVar[tuple[str, Doc]] = ("strategy", {"maxUnavailable": "25%", "maxSurge": "25%"})
-    defaults: ClassVar[Doc] = {"spec": {"revisionHistoryLimit": 10, "progressDeadlineSeconds": 600}}
     parts = ("updatedReplicas", "readyReplicas", "availableReplicas")
     warns_of_name = True
 
@@ -236,9 +230,9 @@ class ReplicationControllerStrategy(WorkloadStrategy):
                 spec["selector"] = dict(labels)
             if not doc["metadata"].get("labels"):
                 doc["metadata"]["labels"] = dict(labels)
-        spec.setdefault("replicas", 1)
+        Strategy.default(self, doc)
         if "template" in spec:
-            default_pod_template(spec["template"])
+            default_pod_spec(spec["template"]["spec"])
 
     def validate(self, doc: Doc) -> Errors:
         spec = doc["spec"]
@@ -264,7 +258,6 @@ class DaemonSetStrategy(WorkloadStrategy):
         ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"), 0
     )
     rolling: ClassVar[tuple[str, Doc]] = ("updateStrategy", {"maxUnavailable": 1, "maxSurge": 0})
-    defaults: ClassVar[Doc] = {"spec": {"revisionHistoryLimit": 10}}
 
     def prepare_create(self, doc: Doc) -> None:
         super().prepare_create(doc)
@@ -328,33 +321,24 @@ _MUTABLE = (
     *("replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit"),
     *("persistentVolumeClaimRetentionPolicy", "minReadySeconds"),
 )
-_LATER_DEFAULTS: Doc = {
-    "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
-    "revisionHistoryLimit": 10,
-    "volumeClaimTemplates?": {"metadata": {}, "spec": {"resources": {}}},
-}
 
 
 class StatefulSetStrategy(WorkloadStrategy):
     # A pod's name is the set's name and a number, and must be a host name.
     name_rule: ClassVar[Callable[[str], list[str]]] = staticmethod(names.dns_label)
     new_status: ClassVar[Doc] = {"replicas": 0, "availableReplicas": 0}
-    defaults: ClassVar[Doc] = {"spec": {"serviceName": "", "podManagementPolicy": "OrderedReady"}}
     parts = ("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
     ready_told = "cannot be greater than status.readyReplicas"
 
     def default(self, doc: Doc) -> None:
+        for claim in doc.get("spec", {}).get("volumeClaimTemplates", ()):
+            claim |= {"kind": "PersistentVolumeClaim", "apiVersion": "v1", "metadata": claim.get("metadata", {})}
         super().default(doc)
-        spec = doc["spec"]
-        strategy = spec.setdefault("updateStrategy", {})
+        strategy = doc["spec"].setdefault("updateStrategy", {})
         if "type" not in strategy:
             fill(strategy, {"type": "RollingUpdate", "rollingUpdate": {}})
         if strategy["type"] == "RollingUpdate" and "rollingUpdate" in strategy:
             strategy["rollingUpdate"].setdefault("partition", 0)
-        fill(spec, _LATER_DEFAULTS)
-        for claim in spec.get("volumeClaimTemplates", ()):
-            claim["kind"], claim["apiVersion"] = "PersistentVolumeClaim", "v1"
-            default_claim(claim)
 
     def drop_disabled_fields(self, new: Doc, old: Doc) -> None:
         super().drop_disabled_fields(new, old)

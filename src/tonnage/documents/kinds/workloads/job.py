@@ -7,7 +7,7 @@ import re
 from typing import ClassVar
 
 from tonnage.documents.kinds.pods.pod import drop_disabled_pod_fields
-from tonnage.documents.kinds.pods.pod_defaults import default_pod_template
+from tonnage.documents.kinds.pods.pod_defaults import default_pod_spec
 from tonnage.documents.kinds.pods.pod_spec import validate_pod_template
 from tonnage.documents.kinds.pods.pod_warnings import spec_warnings, workload_name_warnings
 from tonnage.documents.kinds.workloads.apps import WorkloadStrategy, parsed_selector, validate_match
@@ -58,6 +58,7 @@ class JobStrategy(WorkloadStrategy):
         spec.setdefault("suspend", False)
         spec.setdefault("podReplacementPolicy", "Failed" if "podFailurePolicy" in spec else "TerminatingOrFailed")
         spec.setdefault("manualSelector", False)
+        Strategy.default(self, doc)
         default_job_parts(spec)
 
     def prepare_create(self, doc: Doc) -> None:
@@ -128,7 +129,7 @@ def default_job_parts(spec: Doc) -> None:
         for pattern in rule.get("onPodConditions", ()):
             if not pattern.get("status"):
                 pattern["status"] = "True"
-    default_pod_template(spec.setdefault("template", {}))
+    default_pod_spec(spec["template"]["spec"])
 
 
 def validate_job_spec(spec: Doc, path: str) -> Errors:
@@ -301,16 +302,6 @@ _ZONE_PART = re.compile(r"[A-Za-z.\-_0-9+]{1,14}")
 
 class CronJobStrategy(Strategy):
     generation = Generation.COUNTED
-
-    defaults: ClassVar[Doc] = {
-        "spec": {
-            "concurrencyPolicy": "Allow",
-            "suspend": False,
-            "successfulJobsHistoryLimit": 3,
-            "failedJobsHistoryLimit": 1,
-            "jobTemplate": {"metadata": {}, "spec": {}},
-        }
-    }
     new_status: ClassVar[Doc] = {}
 
     def default(self, doc: Doc) -> None:
