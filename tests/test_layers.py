@@ -133,7 +133,6 @@ INNER_ROWS: dict[str, Rows] = {
         ("settings",),
         ("node_objects", "context"),
         ("drivers",),
-        ("attach_limits",),
         ("mounts",),
         ("registration", "pods"),
         ("program",),

@@ -22,7 +22,7 @@ import pytest
 
 from support.scripted_driver import ScriptedDriver
 from tonnage.clock import SystemClock
-from tonnage.controllers.volumes.attacher_requests import published_nodes
+from tonnage.controllers.volumes.attacher import published_nodes
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.client import CsiClient
 from tonnage.csi.errors import Code, CsiError, is_in_doubt
@@ -226,7 +226,7 @@ async def test_a_socket_that_was_removed_and_made_anew_is_found_again(socket: st
 async def test_a_list_of_volumes_that_does_not_end_is_given_up(
     socket: str, is_same_token: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tonnage.controllers.volumes.attacher_requests._MOST_PAGES", 20)
+    monkeypatch.setattr("tonnage.controllers.volumes.attacher._MOST_PAGES", 20)
     pages = 0
 
     async def answer(request: bytes, context: Any) -> bytes:

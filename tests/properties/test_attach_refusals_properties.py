@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage.clock import VirtualClock
-from tonnage.node.attach_limits import MAX_S, AttachRefusals
+from tonnage.node.drivers import MAX_S, AttachRefusals
 
 DRIVER = "csi.example"
 pauses_s = st.one_of(st.floats(0.001, 3.0), st.floats(1.0, 200.0))

@@ -46,9 +46,9 @@ from tonnage.objects.document import Doc, encode, same
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.resources import BY_PLURAL, Resource
 
-_log = logs.logger("tonnage.controllers.namespaces")
-_resource_quotas_log = logs.logger("tonnage.controllers.namespaces")
-_namespace_controller_log = logs.logger("tonnage.controllers.namespaces")
+_log = logs.logger("tonnage.controllers.namespaces.namespace_objects")
+_quotas_log = logs.logger("tonnage.controllers.namespaces.resource_quotas")
+_namespaces_log = logs.logger("tonnage.controllers.namespaces.namespace_controller")
 
 
 DEFAULT_SERVICE_ACCOUNT: Final = "default"
@@ -202,7 +202,7 @@ class ResourceQuotaController(QueueController):
             await self._client.update_doc({**quota, "status": status}, subresource="status")
         except NotFound:
             return
-        _resource_quotas_log.debug("Counted", quota=f"{quota['metadata']['namespace']}/{quota['metadata']['name']}")
+        _quotas_log.debug("Counted", quota=f"{quota['metadata']['namespace']}/{quota['metadata']['name']}")
 
 
 _MAX_MESSAGE_BYTES: Final = 8 * 1024
@@ -317,7 +317,7 @@ class NamespaceController(QueueController):
         doc = await self._report(doc, remains)
         if remains.are_none:
             await self._finalize(doc)
-            _namespace_controller_log.info("A namespace is empty and gone", namespace=key)
+            _namespaces_log.info("A namespace is empty and gone", namespace=key)
             return None
         if remains.failures or remains.discovery_failure:
             failures = remains.discovery_failure or ", ".join(remains.failures)
@@ -377,7 +377,7 @@ class NamespaceController(QueueController):
                 Namespace, metadata["name"], {"metadata": same, "status": wanted}, subresource="status"
             )
         except (RequestEntityTooLarge, Invalid) as exc:  # it has no room for them, and goes all the same
-            _namespace_controller_log.warning(
+            _namespaces_log.warning(
                 "A namespace's conditions cannot be written", namespace=metadata["name"], error=exc.message
             )
             return doc

@@ -14,8 +14,7 @@ from typing import Final
 
 from tonnage import logs
 from tonnage.clock import Clock
-from tonnage.driver.core import Core, CsiDriverSettings, InjectedFaults, RebuildHooks
-from tonnage.driver.state.allocations import Allocations
+from tonnage.driver.core import Allocations, Core, CsiDriverSettings, InjectedFaults, RebuildHooks
 from tonnage.driver.state.folder import StateFolder, UnknownContents, place_of, require_records, unknown_contents
 from tonnage.driver.state.records import StateFolderError, is_node_id, read_records
 from tonnage.driver.volumes.create_delete import Snapshots, Volumes

@@ -20,9 +20,8 @@ from tonnage.client.program import Program, Runtime
 from tonnage.client.reconciler import Reconciler
 from tonnage.clock import within
 from tonnage.faults import FaultFile
-from tonnage.node.attach_limits import AttachLimitUpdater
 from tonnage.node.context import NodeCaches, NodeContext, NodeFaults, NodeMetrics, NodePart, PodIndex
-from tonnage.node.drivers import Drivers
+from tonnage.node.drivers import AttachLimitUpdater, Drivers
 from tonnage.node.mounts.mounter import Mounter
 from tonnage.node.pods.worker import STAGED, PodWorker
 from tonnage.node.registration import Registration

@@ -118,7 +118,7 @@ class CsiNodeWriter(NodePart):
     async def register(self, node: Node, shown: CSINode | None, driver: InstalledDriver) -> None:
         """Write the entry of a newly found driver, or one that is missing or wrong. Raises as `put` does.
 
-        The count is written when the driver is found; `attach_limits` corrects it later.
+        The count is written when the driver is found; `AttachLimitUpdater` corrects it later.
         """
         count_may_change = self._count_may_change and not driver.is_registered
         entry = entry_of(driver.name, driver.info)

@@ -18,9 +18,8 @@ from support.scripted_driver import ScriptedDriver
 from tonnage.clock import VirtualClock
 from tonnage.errors import Conflict, Invalid, TonnageError
 from tonnage.gates import Gates
-from tonnage.node.attach_limits import AttachLimitUpdater
 from tonnage.node.context import NodeFaults
-from tonnage.node.drivers import Drivers, InstalledDriver
+from tonnage.node.drivers import AttachLimitUpdater, Drivers, InstalledDriver
 from tonnage.testing.storage_builders import DRIVER, driver
 
 

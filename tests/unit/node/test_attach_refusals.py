@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tonnage.clock import VirtualClock
-from tonnage.node.attach_limits import FORGET_S, MAX_S, AttachRefusals
+from tonnage.node.drivers import FORGET_S, MAX_S, AttachRefusals
 
 DRIVER = "csi.example"
 

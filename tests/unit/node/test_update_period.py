@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.node.attach_limits import update_period_s
+from tonnage.node.drivers import update_period_s
 from tonnage.testing.storage_builders import driver
 
 

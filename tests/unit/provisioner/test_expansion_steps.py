@@ -10,7 +10,7 @@ import pytest
 from tonnage.csi.errors import Code
 from tonnage.objects.codec import convert, to_doc
 from tonnage.objects.core_v1 import PersistentVolumeClaim
-from tonnage.provisioner.volumes import expansion_steps as steps
+from tonnage.provisioner.volumes import resizer as steps
 from tonnage.quantity import Quantity
 from tonnage.testing.storage_builders import claim, volume
 

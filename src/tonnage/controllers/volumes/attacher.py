@@ -6,16 +6,21 @@
 Errors go to status.attachError or detachError and are retried after one second to five minutes; at once when an
 attachment goes, the limit changes, or a volume of the driver is deleted. The finalizers keep the attachment and the
 volume until the detach. A driver that cannot attach is not called: its attachments are marked attached at once.
+Words and names are external-attacher's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
 from typing import Final
 
 from tonnage import logs
 from tonnage.backoff import Backoff
-from tonnage.client.cache import Indexer, MutationCache, add_finalizer, remove_finalizer
+from tonnage.client.cache import Cache, Indexer, MutationCache, add_finalizer, remove_finalizer
+from tonnage.client.recorder import truncated
+from tonnage.clock import rfc3339
 from tonnage.controllers.controller_context import (
     AttacherHere,
     ControllerContext,
@@ -23,18 +28,21 @@ from tonnage.controllers.controller_context import (
     node_of_attachment,
     volume_of_attachment,
 )
-from tonnage.controllers.volumes import attacher_requests
-from tonnage.controllers.volumes.attacher_requests import CannotAttach
+from tonnage.csi import conversion, driver_capabilities
+from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.client import CsiClient
-from tonnage.csi.conversion import UndecodableSecret, secret_values
-from tonnage.csi.driver_capabilities import DriverInfo, get_controller_capabilities, get_driver_name
-from tonnage.csi.errors import CsiError
+from tonnage.csi.errors import Code, CsiError, error_text
 from tonnage.errors import ApiError, Conflict, Invalid, NotFound, RequestEntityTooLarge, TonnageError
 from tonnage.objects.core_v1 import CSIPersistentVolumeSource, PersistentVolume, Secret
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSINode, VolumeAttachment
 
+NODE_ID_ANNOTATION: Final = "csi.alpha.kubernetes.io/node-id"
+"""On a VolumeAttachment: the driver's id of the node, for when the node and its CSINode are gone."""
+MESSAGE_BYTES: Final = 1024
+"""The longest message of an attachError or detachError that the API accepts."""
+_MOST_PAGES: Final = 10_000
 _ANNOUNCED_S: Final = 60.0
 """How long to wait for an announced attachment to appear; a request may take half of it."""
 _WORKERS: Final = 10
@@ -43,6 +51,120 @@ _TRIES: Final = 4
 """How often to try to put a finalizer on an object while others write it too."""
 
 _log = logs.logger("tonnage.attacher")
+
+
+class CannotAttach(TonnageError):
+    """The request to the driver cannot be built; the reason goes to the attachment's status."""
+
+
+def finalizer_name(driver: str) -> str:
+    """The attacher's finalizer on attachments and volumes. Characters that finalizers cannot have become dashes."""
+    name = re.sub("[^a-zA-Z0-9-]", "-", driver)
+    return f"external-attacher/{name}X" if name.endswith("-") else f"external-attacher/{name}"
+
+
+def publish_request(
+    volume: PersistentVolume,
+    node_id: str,
+    secrets: Mapping[str, str],
+    capabilities: driver_capabilities.ControllerCapabilities,
+) -> csi.ControllerPublishVolumeRequest:
+    """Raises CannotAttach for a volume that is no CSI volume, or for whose access modes CSI has no mode."""
+    source, spec = source_of(volume), volume.spec
+    is_multi_writer = capabilities.single_node_multi_writer
+    try:
+        mode = conversion.access_mode(spec.access_modes, single_node_multi_writer=is_multi_writer)
+    except conversion.UnsupportedAccessModes as exc:
+        raise CannotAttach(exc.message) from exc
+    return csi.ControllerPublishVolumeRequest(
+        volume_id=source.volume_handle,
+        node_id=node_id,
+        volume_capability=conversion.volume_capability(
+            mode, is_block=spec.volume_mode == "Block", fs_type=source.fs_type, mount_flags=spec.mount_options
+        ),
+        # A driver that cannot publish read-only must not be asked to.
+        readonly=source.read_only and capabilities.publish_readonly,
+        volume_context=dict(source.volume_attributes),
+        secrets=dict(secrets),
+    )
+
+
+def unpublish_request(
+    volume: PersistentVolume, node_id: str, secrets: Mapping[str, str]
+) -> csi.ControllerUnpublishVolumeRequest:
+    return csi.ControllerUnpublishVolumeRequest(
+        volume_id=source_of(volume).volume_handle, node_id=node_id, secrets=dict(secrets)
+    )
+
+
+def source_of(volume: PersistentVolume) -> CSIPersistentVolumeSource:
+    if volume.spec.csi is None:
+        raise CannotAttach("pv spec contained non-csi source that was not migrated")
+    return volume.spec.csi
+
+
+def node_id(driver: str, node: str, csi_node: CSINode | None, attachment: VolumeAttachment | None = None) -> str:
+    """The driver's id of the node, from its CSINode or else from the attachment's annotation. Raises CannotAttach."""
+    entry = csi_node.driver(driver) if csi_node is not None else None
+    if entry is not None:
+        return entry.node_id
+    kept = attachment.metadata.annotations.get(NODE_ID_ANNOTATION) if attachment is not None else None
+    if kept is not None:
+        return kept
+    if csi_node is None:
+        raise CannotAttach(f'csinode.storage.k8s.io "{node}" not found')
+    raise CannotAttach(f"CSINode {node} does not contain driver {driver}")
+
+
+def volume_error(failure: TonnageError, now: datetime, *, has_codes: bool) -> Doc:
+    """A failed attach or detach for the status, its message cut to what the API takes.
+
+    `has_codes` adds the gRPC code, which attach limits read (KEP-4876): 8 is a full node.
+    """
+    code = failure.number if has_codes and isinstance(failure, CsiError) else None
+    return {"time": rfc3339(now), "message": truncated(error_text(failure), MESSAGE_BYTES), "errorCode": code}
+
+
+async def published_nodes(driver: CsiClient) -> dict[str, set[str]]:
+    """Where the driver's volumes are: handle -> node ids. Raises CsiError, also for a list that never ends."""
+    found: dict[str, set[str]] = {}
+    token, tokens = "", {""}
+    while len(tokens) <= _MOST_PAGES:
+        page = await driver.list_volumes(csi.ListVolumesRequest(starting_token=token))
+        for entry in page.entries:
+            found[entry.volume.volume_id] = set(entry.status.published_node_ids)
+        token = page.next_token
+        if not token:
+            return found
+        if token in tokens:
+            break
+        tokens.add(token)
+    told = f"the list does not end: page {len(tokens)} leads to another, or to one that was read already"
+    raise CsiError("/csi.v1.Controller/ListVolumes", Code.DATA_LOSS, told, address=driver.address)
+
+
+def mismatched_attachments(
+    driver: str,
+    attachments: Iterable[VolumeAttachment],
+    volumes: Cache[PersistentVolume],
+    csi_nodes: Cache[CSINode],
+    found: Mapping[str, Collection[str]],
+) -> list[VolumeAttachment]:
+    """The driver's attachments whose status differs from what the driver reports."""
+    differ = []
+    for attachment in attachments:
+        volume = volumes.get(attachment.spec.source.persistent_volume_name)
+        if attachment.spec.attacher != driver or volume is None or volume.spec.csi is None:
+            continue
+        name = attachment.spec.node_name
+        try:
+            node = node_id(driver, name, csi_nodes.get(name), attachment)
+        except CannotAttach:
+            continue
+        is_there = node in found.get(volume.spec.csi.volume_handle, ())
+        if is_there != attachment.status.attached:
+            differ.append(attachment)
+    return differ
 
 
 class Attacher(QueueController):
@@ -62,7 +184,7 @@ class Attacher(QueueController):
         super().__init__(context)
         self._driver = driver
         self._reconcile_sync_s = reconcile_sync_s
-        self._driver_info = DriverInfo("")
+        self._driver_info = driver_capabilities.DriverInfo("")
         self.volume_finalizer = ""
         self._volumes = context.informers.of(PersistentVolume)
         self._csi_nodes = context.informers.of(CSINode)
@@ -81,7 +203,9 @@ class Attacher(QueueController):
         self._volume_queue = self._add_queue("attacher-volumes", self.reconcile_volume)
         self._attachments.add_handlers(on_add=self._attachment_added, on_delete=self._attachment_deleted)
         # Our own writes must not end the backoff.
-        self._queue.follow(self._attachments, changed_by=_spec_and_state)
+        self._queue.follow(
+            self._attachments, changed_by=lambda each: (each.spec, each.metadata.is_terminating, each.status.attached)
+        )
         self._volume_queue.follow(self._volumes)
         self._volumes.add_handlers(on_delete=self._volume_deleted)
         self._on_node = Indexer(self._attachments, node_of_attachment)
@@ -90,20 +214,17 @@ class Attacher(QueueController):
     async def run(self) -> None:
         await self._informers.wait_synced()
         self._driver_info = await self._wait_for_driver()
-        self.volume_finalizer = attacher_requests.finalizer_name(self._driver_info.name)
-        _log.info(
-            "Driver found",
-            driver=self._driver_info.name,
-            attaches=self._driver_info.controller.publish_unpublish_volume,
-        )
-        if self._driver_info.controller.publish_unpublish_volume:
-            self._attachers_here[self._driver_info.name] = AttacherHere(self.volume_finalizer, self.finalizers)
-        if self._driver_info.controller.list_volumes_published_nodes and self._reconcile_sync_s > 0:
+        self.volume_finalizer = finalizer_name(self._driver_info.name)
+        name, can = self._driver_info.name, self._driver_info.controller
+        _log.info("Driver found", driver=name, attaches=can.publish_unpublish_volume)
+        if can.publish_unpublish_volume:
+            self._attachers_here[name] = AttacherHere(self.volume_finalizer, self.finalizers)
+        if can.list_volumes_published_nodes and self._reconcile_sync_s > 0:
             self._loops.append(self._resync)
         try:
             await super().run()
         finally:
-            self._attachers_here.pop(self._driver_info.name, None)
+            self._attachers_here.pop(name, None)
 
     async def reconcile(self, key: Key) -> None:
         """Attach or detach as one attachment asks. Raises CsiError, CannotAttach after writing them to its status."""
@@ -146,14 +267,11 @@ class Attacher(QueueController):
         if volume.metadata.is_terminating:
             raise CannotAttach(f'PersistentVolume "{volume.name}" is marked for deletion')
         volume = await self._add_volume_finalizer(volume)
-        secrets = await self._secrets(attacher_requests.source_of(volume))
-        node_name = attachment.spec.node_name
-        node = attacher_requests.node_id(self._driver_info.name, node_name, self._csi_nodes.get(node_name))
-        asked = attacher_requests.publish_request(volume, node, secrets, self._driver_info.controller)
+        secrets = await self._secrets(source_of(volume))
+        node = self._node_id(attachment.spec.node_name)
+        asked = publish_request(volume, node, secrets, self._driver_info.controller)
         # All checks have passed: from here on only the driver can release the volume.
-        patch = add_finalizer(
-            attachment, self.volume_finalizer, annotations={attacher_requests.NODE_ID_ANNOTATION: node}
-        )
+        patch = add_finalizer(attachment, self.volume_finalizer, annotations={NODE_ID_ANNOTATION: node})
         if patch is not None:
             attachment = await self._patch(attachment, patch)
         answer = await self._driver.controller_publish(asked)
@@ -169,11 +287,7 @@ class Attacher(QueueController):
         try:
             if volume.metadata.is_terminating:
                 raise CannotAttach(f'PersistentVolume "{volume.name}" is marked for deletion')
-            annotations = {
-                attacher_requests.NODE_ID_ANNOTATION: attacher_requests.node_id(
-                    self._driver_info.name, node, self._csi_nodes.get(node)
-                )
-            }
+            annotations = {NODE_ID_ANNOTATION: self._node_id(node)}
             await self._add_volume_finalizer(self._written_volumes.get(volume.name) or volume)
         except (CannotAttach, ApiError) as exc:
             self._announced_at_s.pop((volume.name, node), None)
@@ -198,12 +312,9 @@ class Attacher(QueueController):
     async def _detach(self, attachment: VolumeAttachment) -> None:
         try:
             volume = self._volume_of(attachment)
-            secrets = await self._secrets(attacher_requests.source_of(volume))
-            node_name = attachment.spec.node_name
-            node = attacher_requests.node_id(
-                self._driver_info.name, node_name, self._csi_nodes.get(node_name), attachment
-            )
-            await self._driver.controller_unpublish(attacher_requests.unpublish_request(volume, node, secrets))
+            secrets = await self._secrets(source_of(volume))
+            node = self._node_id(attachment.spec.node_name, attachment)
+            await self._driver.controller_unpublish(unpublish_request(volume, node, secrets))
         except (CsiError, CannotAttach) as exc:
             await self._save_error(attachment, "detachError", exc)
             raise
@@ -243,15 +354,20 @@ class Attacher(QueueController):
 
     # -- driver, secrets, status --------------------------------------------------------------------------------------
 
-    async def _wait_for_driver(self) -> DriverInfo:
+    async def _wait_for_driver(self) -> driver_capabilities.DriverInfo:
         backoff = Backoff(clock=self._clock, rng=self._rng, first_s=0.2, max_s=5.0)
         while True:
             try:
-                name = await get_driver_name(self._driver)
-                return DriverInfo(name, controller=await get_controller_capabilities(self._driver))
+                name = await driver_capabilities.get_driver_name(self._driver)
+                return driver_capabilities.DriverInfo(
+                    name, controller=await driver_capabilities.get_controller_capabilities(self._driver)
+                )
             except CsiError as exc:
                 _log.info("Waiting for the driver", address=self._driver.address, error=exc.message)
                 await self._clock.sleep(backoff.next_s())
+
+    def _node_id(self, node: str, attachment: VolumeAttachment | None = None) -> str:
+        return node_id(self._driver_info.name, node, self._csi_nodes.get(node), attachment)
 
     def _volume_of(self, attachment: VolumeAttachment) -> PersistentVolume:
         name = attachment.spec.source.persistent_volume_name
@@ -268,13 +384,13 @@ class Attacher(QueueController):
             return {}
         key = f"{reference.namespace}/{reference.name}"
         try:
-            return secret_values(await self._client.get(Secret, key))
-        except (NotFound, UndecodableSecret) as exc:
+            return conversion.secret_values(await self._client.get(Secret, key))
+        except (NotFound, conversion.UndecodableSecret) as exc:
             raise CannotAttach(f'failed to load secret "{key}": {exc.message}') from exc
 
     async def _save_error(self, attachment: VolumeAttachment, where: str, failure: TonnageError) -> None:
         has_codes = self._configuration.gates.enabled("MutableCSINodeAllocatableCount")
-        said = attacher_requests.volume_error(failure, self._clock.now(), has_codes=has_codes)
+        said = volume_error(failure, self._clock.now(), has_codes=has_codes)
         try:
             await self._patch(attachment, {"status": {where: said}}, "status")
         except TonnageError as exc:
@@ -291,11 +407,11 @@ class Attacher(QueueController):
         while True:
             await self._clock.sleep(self._reconcile_sync_s)
             try:
-                found = await attacher_requests.published_nodes(self._driver)
+                found = await published_nodes(self._driver)
             except CsiError as exc:
                 _log.warning("Volumes could not be listed", error=exc.message)
                 continue
-            for attachment in attacher_requests.mismatched_attachments(
+            for attachment in mismatched_attachments(
                 self._driver_info.name, self._attachments, self._volumes, self._csi_nodes, found
             ):
                 _log.warning("The driver sees it otherwise", attachment=attachment.key, node=attachment.spec.node_name)
@@ -303,8 +419,7 @@ class Attacher(QueueController):
                 self._queue.add(attachment.key)
 
     def _attachment_added(self, attachment: VolumeAttachment) -> None:
-        for volume in volume_of_attachment(attachment):
-            self._announced_at_s.pop((volume, attachment.spec.node_name), None)
+        self._announced_at_s.pop((attachment.spec.source.persistent_volume_name, attachment.spec.node_name), None)
 
     def _csi_node_updated(self, old: CSINode, new: CSINode) -> None:
         """Retry a node's attachments when the driver registers (again) or its limit changes."""
@@ -329,7 +444,3 @@ class Attacher(QueueController):
         for attachment in attachments:
             if attachment.status.attach_error is not None and not attachment.status.attached:
                 self._queue.add(attachment.key)
-
-
-def _spec_and_state(attachment: VolumeAttachment) -> tuple[object, ...]:
-    return attachment.spec, attachment.metadata.is_terminating, attachment.status.attached

@@ -21,8 +21,8 @@ from typing import Final
 
 from tonnage.csi.errors import Code, CsiError
 from tonnage.errors import TonnageError
-from tonnage.node.attach_limits import AttachLimitUpdater
 from tonnage.node.context import NodeContext, NodeIdle, NodePart, VolumeLookup
+from tonnage.node.drivers import AttachLimitUpdater
 from tonnage.node.mounts.mount_plan import MountPlan, NotProcessed, VolumeToMount, plan_volume, waiting_note
 from tonnage.node.mounts.mounter import Mounter, MountStepFailed
 from tonnage.objects import core_v1

@@ -22,8 +22,8 @@ from tonnage.behaviour.nodes import kubelet_admission
 from tonnage.behaviour.nodes.kubelet_admission import KubeletPreemption, PodRejection
 from tonnage.clock import StampAges
 from tonnage.errors import Invalid, NotFound, RequestEntityTooLarge
-from tonnage.node.attach_limits import AttachLimitUpdater
 from tonnage.node.context import NodeContext, NodePart
+from tonnage.node.drivers import AttachLimitUpdater
 from tonnage.node.mounts.mount_plan import plan_mounts
 from tonnage.node.mounts.mounter import Mounter
 from tonnage.node.mounts.pod_volumes import PodMounter, PodProgress

@@ -1,5 +1,15 @@
 """external-resizer's work: expands volumes, and changes their VolumeAttributesClass, as their claims request.
 
+    request > status.capacity
+        │ allocatedResources = request, ControllerResizeInProgress, condition Resizing
+        ▼
+    ControllerExpandVolume ──► PV capacity ──┬─ the node has to do its part: NodeResizePending
+        │ refused                            └─ nothing left to do: status.capacity, conditions off
+        ▼
+    condition ControllerResizeError; what can never work is ControllerResizeInfeasible, and is tried rarely
+
+A size in doubt is finished before another is begun. Mirrors external-resizer's expandAndRecover and resize_status.
+
     spec.volumeAttributesClassName != status.currentVolumeAttributesClassName
         │ modifyVolumeStatus InProgress, condition ModifyingVolume (Pending while the class is missing)
         ▼
@@ -7,22 +17,21 @@
         │ refused
         ▼
     condition ModifyVolumeError; what can never work is Infeasible, and is tried rarely
-
-The steps of an expansion are in `expansion_steps`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable, Mapping
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from tonnage import logs
+from tonnage.clock import rfc3339
 from tonnage.csi import csi_pb2 as csi
-from tonnage.csi.errors import Code, CsiError, error_text
+from tonnage.csi.errors import Code, CsiError, error_text, is_in_doubt
 from tonnage.errors import NotFound, TonnageError
 from tonnage.objects.codec import to_doc
-from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, persistent_volume
 from tonnage.objects.core_v1.volume import SecretReference
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key
@@ -34,15 +43,153 @@ from tonnage.provisioner.context import (
     SecretUnavailable,
     read_secret,
 )
-from tonnage.provisioner.volumes import expansion_steps as steps
-from tonnage.provisioner.volumes.create_volume import (
-    MODIFY_SECRET_NAME,
-    MODIFY_SECRET_NAMESPACE,
-    capability,
-)
-from tonnage.provisioner.volumes.expansion_steps import belongs_to, is_final, is_infeasible
+from tonnage.provisioner.volumes.create_volume import MODIFY_SECRET_NAME, MODIFY_SECRET_NAMESPACE, capability
 from tonnage.provisioner.volumes.topology import is_accessible
 from tonnage.quantity import Quantity
+
+NODE_EXPANSION_NOT_REQUIRED: Final = "volume.kubernetes.io/node-expansion-not-required"
+PRE_RESIZE_CAPACITY: Final = "volume.alpha.kubernetes.io/pre-resize-capacity"
+_WAITING_FOR_NODE: Final = "Waiting for user to (re-)start a pod to finish file system resize of volume on node."
+_INFEASIBLE: Final = frozenset({Code.INVALID_ARGUMENT, Code.OUT_OF_RANGE, Code.NOT_FOUND})
+MODIFYING, MODIFY_ERROR = "ModifyingVolume", "ModifyVolumeError"
+PENDING, IN_PROGRESS, INFEASIBLE = "Pending", "InProgress", "Infeasible"
+_LOOK_AGAIN_S: Final = 5.0
+"""For a missing class: there is no informer for the few claims that name one."""
+
+_log = logs.logger("tonnage.provisioner")
+
+
+def belongs_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    owner = volume.spec.claim_ref
+    return owner is not None and owner.namespace == claim.namespace and owner.uid == claim.uid
+
+
+def size_to_reach(
+    claim: PersistentVolumeClaim, volume: PersistentVolume, *, by_controller: bool, was_refused: bool
+) -> Quantity | None:
+    """The size to request from the driver now; None if it is the node's turn, or nothing is to be done.
+
+    `by_controller`: the driver expands by controller calls. `was_refused`: its last answer was a clear refusal.
+    """
+    asked, known = claim.requested, claim.status.capacity.get("storage")
+    is_bound = claim.status.phase == "Bound" and bool(claim.spec.volume_name)
+    if not is_bound or asked is None or (known is not None and asked <= known):
+        return None
+    has = volume.spec.capacity.get("storage", Quantity.from_int(0))
+    status = claim.status.allocated_resource_statuses.get("storage", "")
+    allocated = claim.status.allocated_resources.get("storage")
+    if has < asked:
+        if allocated is None:
+            return asked
+        if status in (persistent_volume.NODE_PENDING, persistent_volume.NODE_IN_PROGRESS):
+            return None if has >= allocated else allocated  # finish the expansion that was begun first
+        if status == persistent_volume.NODE_INFEASIBLE or (
+            status == persistent_volume.CONTROLLER_IN_PROGRESS and not was_refused
+        ):
+            return allocated
+        return asked
+    if status in (persistent_volume.NODE_PENDING, persistent_volume.NODE_IN_PROGRESS):
+        return None
+    if status == persistent_volume.NODE_INFEASIBLE:
+        return allocated if by_controller and allocated is not None else asked
+    if (
+        status == ""
+        and allocated is None
+        and any(each.type == persistent_volume.FS_PENDING for each in claim.status.conditions)
+    ):
+        return None  # a server that drops the newer fields still shows the condition
+    return allocated if allocated is not None else asked
+
+
+def is_final(code: Code) -> bool:
+    """True if the driver is not at work. Unlike upstream, "no capacity" is final: the claim may request less."""
+    return not is_in_doubt(code)
+
+
+def is_infeasible(code: Code) -> bool:
+    return code in _INFEASIBLE
+
+
+# -- what is written --------------------------------------------------------------------------------------------------
+
+
+def begun(claim: PersistentVolumeClaim, size: Quantity, now: datetime) -> Doc:
+    """The patch before the driver is asked for this size; empty if it is already written."""
+    is_same = claim.status.allocated_resources.get("storage") == size
+    status: Doc = {"conditions": _merged(claim, [condition(persistent_volume.RESIZING, now)], keeps_old=is_same)}
+    if not is_same:
+        status["allocatedResources"] = {"storage": str(size)}
+        status["allocatedResourceStatuses"] = {"storage": persistent_volume.CONTROLLER_IN_PROGRESS}
+    elif any(each.type == persistent_volume.RESIZING and each.is_true for each in claim.status.conditions):
+        return {}
+    return status_patch(claim, status, {NODE_EXPANSION_NOT_REQUIRED: None})
+
+
+def left_to_node(claim: PersistentVolumeClaim, now: datetime) -> Doc:
+    """The patch after the controller's part: the node has to do its own."""
+    told = condition(persistent_volume.FS_PENDING, now, _WAITING_FOR_NODE)
+    status = {
+        "conditions": _merged(claim, [told], keeps_old=True),
+        "allocatedResourceStatuses": {"storage": persistent_volume.NODE_PENDING},
+    }
+    return status_patch(claim, status, {NODE_EXPANSION_NOT_REQUIRED: None})
+
+
+def finished(claim: PersistentVolumeClaim, size: Quantity) -> Doc:
+    """The patch when all is done; it tells the node that it has nothing to do."""
+    status = {
+        "capacity": {"storage": str(size)},
+        "conditions": _merged(claim, [], keeps_old=False),
+        "allocatedResourceStatuses": {"storage": None},
+    }
+    return status_patch(claim, status, {NODE_EXPANSION_NOT_REQUIRED: "true"})
+
+
+def refused(claim: PersistentVolumeClaim, why: str, now: datetime, *, infeasible: bool) -> Doc:
+    told = condition(persistent_volume.CONTROLLER_ERROR, now, f"failed to expand pvc with {why}")
+    status: Doc = {"conditions": _merged(claim, [told], keeps_old=True)}
+    if infeasible:
+        status["allocatedResourceStatuses"] = {"storage": persistent_volume.CONTROLLER_INFEASIBLE}
+    return status_patch(claim, status, {})
+
+
+def grown(volume: PersistentVolume, size: Quantity, before: Quantity | None, *, by_node: bool) -> Doc:
+    """The patch with the volume's new size and, if the node has work left, its old size."""
+    metadata: Doc = {"resourceVersion": volume.metadata.resource_version}
+    if by_node and before is not None and PRE_RESIZE_CAPACITY not in volume.metadata.annotations:
+        metadata["annotations"] = {PRE_RESIZE_CAPACITY: str(before)}
+    return {"metadata": metadata, "spec": {"capacity": {"storage": str(size)}}}
+
+
+def is_node_done(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
+    """True if the annotation with the old size can go."""
+    has, size = claim.status.capacity.get("storage"), volume.spec.capacity.get("storage")
+    is_marked = PRE_RESIZE_CAPACITY in volume.metadata.annotations
+    return is_marked and has is not None and size is not None and has >= size
+
+
+def status_patch(claim: PersistentVolumeClaim, status: Doc, annotations: Mapping[str, str | None]) -> Doc:
+    metadata: Doc = {"resourceVersion": claim.metadata.resource_version}
+    if changed := {key: value for key, value in annotations.items() if claim.metadata.annotations.get(key) != value}:
+        metadata["annotations"] = changed
+    return {"metadata": metadata, "status": status}
+
+
+def condition(type: str, now: datetime, message: str = "") -> Doc:
+    found = {"type": type, "status": "True", "lastTransitionTime": rfc3339(now)}
+    return {**found, "message": message} if message else found
+
+
+def _merged(claim: PersistentVolumeClaim, new: Iterable[Doc], *, keeps_old: bool) -> list[Doc]:
+    """The claim's conditions, with `new` replacing equal types; other resize conditions go unless `keeps_old`."""
+    wanted: dict[str, Any] = {each["type"]: each for each in new}
+    merged: list[Doc] = []
+    for known in claim.status.conditions:
+        if known.type in wanted:
+            merged.append(wanted.pop(known.type))
+        elif keeps_old or known.type not in persistent_volume.RESIZE_CONDITIONS:
+            merged.append(to_doc(known))
+    return [*merged, *wanted.values()]
 
 
 class BoundClaimController(ProvisionerPart):
@@ -59,14 +206,12 @@ class BoundClaimController(ProvisionerPart):
         claim = self._claims.get(key)
         volume = self._volumes.get(claim.spec.volume_name) if claim is not None else None
         source = volume.spec.csi if volume is not None else None
+        is_ours = source is not None and source.driver == self._driver_info.name
         if (
             claim is None
             or volume is None
-            or source is None
             or not (
-                source.driver == self._driver_info.name
-                and belongs_to(volume, claim)
-                and is_accessible(volume.spec.node_affinity, self._own_topology)
+                is_ours and belongs_to(volume, claim) and is_accessible(volume.spec.node_affinity, self._own_topology)
             )
         ):
             self._forget(key)
@@ -104,9 +249,6 @@ class BoundClaimController(ProvisionerPart):
         return written
 
 
-_log = logs.logger("tonnage.provisioner")
-
-
 class ExpansionController(BoundClaimController):
     """Expands the volumes of one driver; in node-deployment mode those of its node."""
 
@@ -121,20 +263,12 @@ class ExpansionController(BoundClaimController):
         if found is None:
             return None
         claim, volume = found
-        if steps.is_node_done(claim, volume):
-            patch: Doc = {
-                "metadata": {
-                    "resourceVersion": volume.metadata.resource_version,
-                    "annotations": {steps.PRE_RESIZE_CAPACITY: None},
-                }
-            }
-            await self._client.patch(PersistentVolume, volume.name, patch)
-        size = steps.size_to_reach(
-            claim,
-            volume,
-            by_controller=self._driver_info.controller.expand_volume,
-            was_refused=key in self._refused,
-        )
+        if is_node_done(claim, volume):
+            version = volume.metadata.resource_version
+            metadata = {"resourceVersion": version, "annotations": {PRE_RESIZE_CAPACITY: None}}
+            await self._client.patch(PersistentVolume, volume.name, {"metadata": metadata})
+        by_controller, was_refused = self._driver_info.controller.expand_volume, key in self._refused
+        size = size_to_reach(claim, volume, by_controller=by_controller, was_refused=was_refused)
         # The class must allow it. Admission checks that where it is on; an expansion that has begun continues.
         storage_class = self._classes.get(claim.class_name)
         is_allowed = storage_class is not None and storage_class.allow_volume_expansion
@@ -145,7 +279,7 @@ class ExpansionController(BoundClaimController):
 
     async def _expand(self, claim: PersistentVolumeClaim, volume: PersistentVolume, size: Quantity) -> float | None:
         """One attempt; returns the pause before the next, if there is one."""
-        claim = await self._write(claim, steps.begun(claim, size, self._clock.now()))
+        claim = await self._write(claim, begun(claim, size, self._clock.now()))
         told = f"External resizer is resizing volume {volume.name}"
         self._recorder.event(claim, "Normal", "Resizing", "Resizing", told)
         try:
@@ -154,16 +288,14 @@ class ExpansionController(BoundClaimController):
             return await self._failed(claim, volume, size, exc)
         self._succeeded(claim.key)
         before = claim.status.capacity.get("storage")
-        volume = await self._client.patch(
-            PersistentVolume, volume.name, steps.grown(volume, size, before, by_node=by_node)
-        )
+        volume = await self._client.patch(PersistentVolume, volume.name, grown(volume, size, before, by_node=by_node))
         self._refresher.refresh_volume(volume)
         if by_node:
-            await self._write(claim, steps.left_to_node(claim, self._clock.now()))
+            await self._write(claim, left_to_node(claim, self._clock.now()))
             told = "Require file system resize of volume on node"
             self._recorder.event(claim, "Normal", "FileSystemResizeRequired", "Resizing", told)
         else:
-            await self._write(claim, steps.finished(claim, size))
+            await self._write(claim, finished(claim, size))
             self._recorder.event(claim, "Normal", "VolumeResizeSuccessful", "Resizing", "Resize volume succeeded")
         _log.info("Expanded", claim=claim.key, volume=volume.name, size=size, by_node=by_node)
         return None
@@ -201,14 +333,8 @@ class ExpansionController(BoundClaimController):
         pause_s = self._pause_after(claim.key, (volume.uid, size), failure)
         if isinstance(failure, CsiError) and is_final(failure.code):
             infeasible = is_infeasible(failure.code)
-            await self._write(claim, steps.refused(claim, told, self._clock.now(), infeasible=infeasible))
+            await self._write(claim, refused(claim, told, self._clock.now(), infeasible=infeasible))
         return pause_s
-
-
-MODIFYING, MODIFY_ERROR = "ModifyingVolume", "ModifyVolumeError"
-PENDING, IN_PROGRESS, INFEASIBLE = "Pending", "InProgress", "Infeasible"
-_LOOK_AGAIN_S: Final = 5.0
-"""For a missing class: there is no informer for the few claims that name one."""
 
 
 def target_class(claim: PersistentVolumeClaim, *, was_refused: bool = False) -> str:
@@ -230,9 +356,9 @@ def progress(claim: PersistentVolumeClaim, target: str, status: str, now: dateti
     is_told = (MODIFYING in told or status != IN_PROGRESS) and (not error or told.get(MODIFY_ERROR) == error)
     if is_same and is_told:
         return {}
-    conditions = [steps.condition(MODIFYING, now)] if status == IN_PROGRESS else []
+    conditions = [condition(MODIFYING, now)] if status == IN_PROGRESS else []
     if error:
-        conditions.append(steps.condition(MODIFY_ERROR, now, error))
+        conditions.append(condition(MODIFY_ERROR, now, error))
     changed = {"targetVolumeAttributesClassName": target, "status": status}
     return _patch(claim, conditions, {"modifyVolumeStatus": changed})
 
@@ -244,7 +370,7 @@ def done(claim: PersistentVolumeClaim, target: str) -> Doc:
 def _patch(claim: PersistentVolumeClaim, conditions: list[Doc], status: Doc) -> Doc:
     """These conditions replace those of an earlier modification; others stay."""
     others = [to_doc(each) for each in claim.status.conditions if each.type not in (MODIFYING, MODIFY_ERROR)]
-    return steps.status_patch(claim, {**status, "conditions": [*others, *conditions] or None}, {})
+    return status_patch(claim, {**status, "conditions": [*others, *conditions] or None}, {})
 
 
 class ModificationController(BoundClaimController):
@@ -288,8 +414,7 @@ class ModificationController(BoundClaimController):
         except (CsiError, SecretUnavailable) as exc:
             return await self._failed(claim, volume, target, exc)
         self._succeeded(claim.key)
-        patch: Doc = {"spec": {"volumeAttributesClassName": target}}
-        await self._client.patch(PersistentVolume, volume.name, patch)
+        await self._client.patch(PersistentVolume, volume.name, {"spec": {"volumeAttributesClassName": target}})
         await self._write(claim, done(claim, target))
         told = f"external resizer modified volume {claim.name} with vac {target} successfully"
         self._recorder.event(claim, "Normal", "VolumeModifySuccessful", "Modifying", told)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tonnage.clock import parse_rfc3339
-from tonnage.controllers.volumes.attacher_requests import (
+from tonnage.controllers.volumes.attacher import (
     MESSAGE_BYTES,
     NODE_ID_ANNOTATION,
     CannotAttach,
