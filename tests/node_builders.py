@@ -9,10 +9,10 @@ import msgspec
 
 from tonnage.clock import rfc3339
 from tonnage.objects.core_v1 import Node, Pod
-from tonnage.objects.core_v1.node import NodeCondition
+from tonnage.objects.core_v1.pod import NodeCondition
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import MicroTime, ObjectMeta
-from tonnage.objects.node_selectors import Taint, Toleration
+from tonnage.objects.requirements import Taint, Toleration
 from tonnage.objects.small_groups import Lease, LeaseSpec
 from tonnage.testing import builders
 

@@ -46,7 +46,7 @@ INNER_ROWS: dict[str, Rows] = {
         ("decode_errors", "users"),
         ("document", "texts"),
         ("field_rules", "requirements"),
-        ("node_selectors", "selectors"),
+        ("selectors",),
         ("apps_v1", "core_v1", "small_groups", "storage_v1"),
         ("batch_v1", "events_v1", "size_rules", "volume_matching"),
         ("codec",),
@@ -86,7 +86,7 @@ INNER_ROWS: dict[str, Rows] = {
     ),
     "scheduling": (
         ("cluster",),
-        ("events", "judgement"),
+        ("events",),
         ("framework",),
         ("per_node", "configuration", "queue", "decision"),
         ("volumes", "spread", "preemption"),

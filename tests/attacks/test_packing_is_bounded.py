@@ -7,8 +7,8 @@ import random
 import time
 
 from tonnage.objects.meta import Object
+from tonnage.scheduling.cluster.columns import SEARCH_ENDED
 from tonnage.scheduling.configuration.configuration import default_configuration
-from tonnage.scheduling.judgement import SEARCH_ENDED
 from tonnage.scheduling.volumes.packing.pool_fits import MOST_STEPS_A_DECISION
 from tonnage.scheduling.volumes.volume_fit import NOT_ENOUGH_SPACE
 from tonnage.testing.builders import node

@@ -13,8 +13,9 @@ from typing import Any
 
 from tonnage.apiserver.requests import Call, ListOptions
 from tonnage.clock import Clock
+from tonnage.documents.creation import strategies
 from tonnage.documents.custom.custom_resource import CustomResource
-from tonnage.documents.kinds import event, strategies
+from tonnage.documents.kinds import event
 from tonnage.documents.schema import Scalar, Struct, Type, schema_of_resource
 from tonnage.documents.strategy import Strategy
 from tonnage.errors import BadRequest

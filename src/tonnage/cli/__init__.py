@@ -17,9 +17,9 @@ from typing import Final, NoReturn
 
 import click
 
-from tonnage import __version__
 from tonnage.cli import completion
-from tonnage.cli.commands import GROUPS, HintedUsageError, LazyCommands, module_of
+from tonnage.cli.commands import GROUPS, HintedUsageError, module_of
+from tonnage.cli.commands import cli as cli
 from tonnage.errors import TonnageError, closest
 from tonnage.printable import printable, printable_lines
 
@@ -29,12 +29,6 @@ scheduler, and a cluster of seven processes starts several times faster."""
 
 _GIVEN: Final = re.compile(r"^'(.*)' is not ", re.DOTALL)
 """How click's message begins for a value outside a flag's choices."""
-
-
-@click.group(cls=LazyCommands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.version_option(package_name=None, version=__version__, prog_name="tonnage")
-def cli() -> None:
-    """Storage-aware scheduling for Kubernetes: no pod is sent to a node that cannot hold its volumes."""
 
 
 def _complain(message: str, hint: str | None, *, has_lines: bool = False) -> None:

@@ -15,6 +15,7 @@ from typing import Final
 import click
 from click.shell_completion import CompletionItem
 
+from tonnage import __version__
 from tonnage.errors import closest
 
 GROUPS: Final[dict[str, dict[str, str]]] = {
@@ -274,3 +275,9 @@ def documented(command: click.Command, name: str) -> click.Command:
 def _called_by_kubectl() -> bool:
     context = click.get_current_context(silent=True)
     return context is not None and (context.find_root().info_name or "").startswith("kubectl")
+
+
+@click.group(cls=LazyCommands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name=None, version=__version__, prog_name="tonnage")
+def cli() -> None:
+    """Storage-aware scheduling for Kubernetes: no pod is sent to a node that cannot hold its volumes."""

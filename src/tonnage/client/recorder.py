@@ -30,8 +30,8 @@ from tonnage.client.http import Client
 from tonnage.client.workqueue import WorkQueue
 from tonnage.errors import AlreadyExists, ApiError, NotFound, TonnageError
 from tonnage.objects import codec, names
+from tonnage.objects.core_v1.persistent_volume import ObjectReference
 from tonnage.objects.core_v1.small_kinds import EventSeries
-from tonnage.objects.core_v1.volume import ObjectReference
 from tonnage.objects.events_v1 import Event
 from tonnage.objects.meta import MicroTime, Object, ObjectMeta
 

@@ -30,7 +30,7 @@ from tonnage.controllers.dependency_graph import (
 )
 from tonnage.errors import NotFound, TonnageError
 from tonnage.objects.codec import convert
-from tonnage.objects.core_v1.volume import ObjectReference
+from tonnage.objects.core_v1.persistent_volume import ObjectReference
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Object, OwnerReference
 from tonnage.objects.resources import BY_KIND, BY_PLURAL, Resource

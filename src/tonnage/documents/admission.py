@@ -25,7 +25,7 @@ from tonnage.documents.kinds.storage.persistent_volume_claim import resize_refus
 from tonnage.documents.kinds.storage.storage_kinds import default_class_for
 from tonnage.errors import Cause
 from tonnage.objects.core_v1 import class_name_in
-from tonnage.objects.core_v1.node import REGION, ZONE
+from tonnage.objects.core_v1.pod import REGION, ZONE
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import BY_PLURAL, Resource
 

@@ -13,14 +13,17 @@ import random
 import uuid
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pkgutil import walk_packages
+from typing import Any
 
 from tonnage.clock import Clock, rfc3339
-from tonnage.documents import api_errors
+from tonnage.documents import api_errors, kinds
 from tonnage.documents.admission import Admission
 from tonnage.documents.apply.managed_fields import reset_fields_of, track_update
 from tonnage.documents.apply.server_side_apply import fits
 from tonnage.documents.custom.custom_resource import CustomResource, CustomResourceStrategy
-from tonnage.documents.kinds import strategies
 from tonnage.documents.kinds.event import from_stored
 from tonnage.documents.schema import schema_of_resource
 from tonnage.documents.strategy import Generation, Strategy, keep
@@ -31,7 +34,7 @@ from tonnage.objects import field_errors
 from tonnage.objects.document import Doc, encode, same
 from tonnage.objects.field_errors import Errors
 from tonnage.objects.meta import InvalidRevision, parse_revision
-from tonnage.objects.resources import Resource
+from tonnage.objects.resources import RESOURCES, Resource
 
 MAX_OBJECT_BYTES = 3 * 1024 * 1024 // 2
 """etcd's --max-request-bytes, as JSON."""
@@ -52,6 +55,18 @@ class CreationOptions:
     """A missing required field is reported, not an error: absence means something to a decision."""
     is_limited: bool = True
     """Objects larger than a server stores are refused (`refuse_too_large`)."""
+
+
+@cache
+def _by_name() -> dict[str, Any]:
+    """A kind's strategy is found by name in the modules of `kinds`: `PodStrategy` for Pod."""
+    modules = [import_module(module.name) for module in walk_packages(kinds.__path__, f"{kinds.__name__}.")]
+    return {name: each for module in modules for name, each in vars(module).items() if name.endswith("Strategy")}
+
+
+def strategies(gates: Gates, clock: Clock) -> dict[tuple[str, str], Strategy]:
+    """(group, plural) -> the strategy of that resource under these gates."""
+    return {(row.group, row.plural): _by_name()[f"{row.kind}Strategy"](row, gates, clock) for row in RESOURCES}
 
 
 class Creator:

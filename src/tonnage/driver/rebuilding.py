@@ -42,8 +42,7 @@ from tonnage.driver.core import RebuildHooks
 from tonnage.driver.driver import Driver
 from tonnage.errors import Invalid
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod, is_out_of_use
-from tonnage.objects.core_v1.persistent_volume import VOLUME_HOME
-from tonnage.objects.core_v1.volume import ObjectReference
+from tonnage.objects.core_v1.persistent_volume import VOLUME_HOME, ObjectReference
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key
 

@@ -18,7 +18,7 @@ from tonnage.clock import rfc3339, rfc3339_micro
 from tonnage.node.settings import KUBELET_VERSION, NodeSettings, architecture
 from tonnage.objects.codec import to_doc
 from tonnage.objects.core_v1 import Node, NodeCondition
-from tonnage.objects.core_v1.node import HOSTNAME
+from tonnage.objects.core_v1.pod import HOSTNAME
 from tonnage.objects.document import Doc
 from tonnage.objects.names import label_key, label_value
 from tonnage.quantity import Quantity

@@ -24,7 +24,7 @@ from tonnage.node.context import NodeContext, NodePart
 from tonnage.node.drivers import Drivers, InstalledDriver
 from tonnage.objects.codec import convert, to_doc
 from tonnage.objects.core_v1 import Node
-from tonnage.objects.core_v1.volume import ObjectReference
+from tonnage.objects.core_v1.persistent_volume import ObjectReference
 from tonnage.objects.document import Doc, dig
 from tonnage.objects.small_groups import Lease
 from tonnage.objects.storage_v1 import CSINode

@@ -19,10 +19,10 @@ import msgspec
 from tonnage.errors import TonnageError
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Node
-from tonnage.objects.core_v1.node import HOSTNAME
+from tonnage.objects.core_v1.pod import HOSTNAME
 from tonnage.objects.document import Doc, copy, dig
 from tonnage.objects.meta import Object
-from tonnage.objects.node_selectors import NO_SCHEDULE, NOT_READY, Taint
+from tonnage.objects.requirements import NO_SCHEDULE, NOT_READY, Taint
 from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity
 from tonnage.scheduling.cluster.storage import Storage
 

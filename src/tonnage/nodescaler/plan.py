@@ -27,7 +27,7 @@ from tonnage.clock import VirtualClock
 from tonnage.nodescaler.node_pool import TO_BE_DELETED, NodePool, marked_at, taint_of, without_scaler_taints
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object
-from tonnage.objects.node_selectors import NOT_READY
+from tonnage.objects.requirements import NOT_READY
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo, amounts
 from tonnage.scheduling.configuration.configuration import parse

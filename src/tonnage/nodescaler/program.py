@@ -33,7 +33,7 @@ from tonnage.objects.codec import to_doc
 from tonnage.objects.core_v1 import Namespace, Node, PersistentVolumeClaim, Pod, ReplicationController, Service
 from tonnage.objects.document import Doc, dig
 from tonnage.objects.meta import Key, Object
-from tonnage.objects.node_selectors import NO_SCHEDULE, NOT_READY, Taint
+from tonnage.objects.requirements import NO_SCHEDULE, NOT_READY, Taint
 from tonnage.scheduling.cluster.storage import STORAGE_KINDS
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tonnage.objects.core_v1.persistent_volume import ObjectReference
 from tonnage.objects.core_v1.small_kinds import EventSeries, EventSource
-from tonnage.objects.core_v1.volume import ObjectReference
 from tonnage.objects.meta import MicroTime, Object
 
 

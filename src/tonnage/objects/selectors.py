@@ -3,7 +3,7 @@
 An empty selector matches everything, an absent one nothing (`selects`). Rules, grammar and error sentences are
 upstream's, including its mistakes. The text form of label selectors is `a=b,c!=d,e in (x,y),f notin (z),g,!h,i>1`:
 blanks separate, there is no quoting, a missing value is the empty one, and `in` and `notin` are operators only in an
-operator's place. Selectors of nodes stand in `node_selectors`.
+operator's place. Selectors of nodes stand in `requirements`.
 """
 
 from __future__ import annotations

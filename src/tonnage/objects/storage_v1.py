@@ -13,7 +13,7 @@ import msgspec
 
 from tonnage.clock import InvalidTime, parse_rfc3339
 from tonnage.objects.meta import Object, Record, StampedMeta, Time
-from tonnage.objects.node_selectors import TopologySelectorTerm
+from tonnage.objects.requirements import TopologySelectorTerm
 from tonnage.objects.selectors import LabelSelector
 from tonnage.quantity import Quantity
 

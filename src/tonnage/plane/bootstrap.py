@@ -37,7 +37,7 @@ from tonnage.objects import storage_v1
 from tonnage.objects.codec import read_doc
 from tonnage.objects.core_v1 import Node
 from tonnage.objects.document import Doc, encode
-from tonnage.objects.node_selectors import NOT_READY, UNREACHABLE
+from tonnage.objects.requirements import NOT_READY, UNREACHABLE
 from tonnage.objects.resources import BY_KIND, BY_PLURAL, Resource
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass
 from tonnage.objects.texts.yaml_writer import write_yaml

@@ -32,9 +32,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tonnage.objects.meta import Object
-from tonnage.scheduling.cluster.columns import Ints, Mask, Rows
+from tonnage.scheduling.cluster.columns import Bits, Ints, Judgement, Mask, Rows, refuse
 from tonnage.scheduling.events import ClusterEvent, HintFn
-from tonnage.scheduling.judgement import Bits, Judgement, refuse
 
 if TYPE_CHECKING:
     from tonnage.scheduling.cluster.cluster import Cluster

@@ -14,10 +14,9 @@ import numpy as np
 
 from tonnage.objects.core_v1 import Node
 from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.cluster.columns import Ints, Rows, row_numbers
+from tonnage.scheduling.cluster.columns import Ints, Rows, reason_place, row_numbers, with_reasons
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.framework import Code, Cycle, FilterPlugin, Judgement, ScorePlugin, Status
-from tonnage.scheduling.judgement import reason_place, with_reasons
 
 
 @dataclass(frozen=True, slots=True)

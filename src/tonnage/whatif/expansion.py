@@ -30,7 +30,7 @@ from tonnage.objects.apps_v1 import DaemonSet, Deployment, ReplicaSet, StatefulS
 from tonnage.objects.batch_v1 import CronJob, Job
 from tonnage.objects.codec import resource_of
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod, ReplicationController
-from tonnage.objects.core_v1.volume import Volume
+from tonnage.objects.core_v1.persistent_volume import Volume
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Object
 from tonnage.whatif.creation import Creation, QuotaExceeded, stable_uid

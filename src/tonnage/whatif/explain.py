@@ -21,7 +21,7 @@ from tonnage.clock import Clock
 from tonnage.errors import TonnageError, closest
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object, split_key
-from tonnage.objects.node_selectors import Toleration
+from tonnage.objects.requirements import Toleration
 from tonnage.objects.storage_v1 import CSIStorageCapacity, StorageClass
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import Configuration

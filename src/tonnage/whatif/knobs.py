@@ -16,7 +16,7 @@ import msgspec
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.core_v1.persistent_volume import BIND_COMPLETED, SELECTED_NODE
 from tonnage.objects.meta import Key, Object
-from tonnage.objects.node_selectors import UNSCHEDULABLE, Taint
+from tonnage.objects.requirements import UNSCHEDULABLE, Taint
 from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
 from tonnage.quantity import Quantity
 from tonnage.scheduling.cluster.pod_info import CPU, MEMORY

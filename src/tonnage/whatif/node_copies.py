@@ -13,7 +13,7 @@ import msgspec
 
 from tonnage.objects.core_v1 import Node, PersistentVolume
 from tonnage.objects.meta import Object
-from tonnage.objects.node_selectors import NodeSelector
+from tonnage.objects.requirements import NodeSelector
 from tonnage.objects.selectors import InvalidSelector, LabelSelector, Requirement
 from tonnage.objects.storage_v1 import (
     AVAILABLE_CAPACITIES,

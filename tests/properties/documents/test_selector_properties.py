@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from examples_tried import tries
 from tonnage.objects.codec import convert, to_doc
-from tonnage.objects.node_selectors import NodeSelector, NodeSelectorTerm
-from tonnage.objects.requirements import LabelMatcher, PackedTexts
+from tonnage.objects.requirements import LabelMatcher, NodeSelector, NodeSelectorTerm, PackedTexts
 from tonnage.objects.selectors import FieldSelector, FieldTerm, InvalidSelector, LabelSelector, Requirement
 
 MODEST = settings(max_examples=tries(150), deadline=None)

@@ -24,7 +24,7 @@ from examples_tried import tries
 from support.mirrored_cluster import MirroredCluster
 from tonnage.objects.core_v1 import Node, Pod, PodAffinityTerm, TopologySpreadConstraint
 from tonnage.objects.meta import ObjectMeta
-from tonnage.objects.node_selectors import find_untolerated
+from tonnage.objects.requirements import find_untolerated
 from tonnage.objects.selectors import LabelSelector, selects
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.plugin_args import InterPodAffinityArgs, PodTopologySpreadArgs

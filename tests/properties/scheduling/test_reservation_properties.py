@@ -16,7 +16,7 @@ from reservation_world import CLASS_OF, TIMEOUT_S, ReservationMachine, pod_names
 
 from examples_tried import tries
 from tonnage.objects.core_v1 import PersistentVolumeClaim
-from tonnage.objects.node_selectors import NodeSelector
+from tonnage.objects.requirements import NodeSelector
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.plugins.registry import add_indexes

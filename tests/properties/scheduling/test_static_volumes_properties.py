@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from examples_tried import tries
 from tonnage.objects.core_v1 import Node, ObjectReference, PersistentVolume, PersistentVolumeClaim
-from tonnage.objects.node_selectors import NodeSelectorTerm
+from tonnage.objects.requirements import NodeSelectorTerm
 from tonnage.quantity import Quantity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Rows, row_numbers

@@ -7,7 +7,7 @@ import pytest
 from tonnage.apiserver.requests import Call, Location, list_options
 from tonnage.apiserver.selection import index_for, matcher
 from tonnage.clock import VirtualClock
-from tonnage.documents.kinds import strategies
+from tonnage.documents.creation import strategies
 from tonnage.gates import Gates
 from tonnage.objects.document import encode
 from tonnage.objects.resources import BY_PLURAL

@@ -8,7 +8,7 @@ import pytest
 
 from tonnage.clock import SystemClock
 from tonnage.documents.admit import admit
-from tonnage.documents.kinds import strategies
+from tonnage.documents.creation import strategies
 from tonnage.documents.kinds.pods.pod_defaults import default_pod, pull_policy
 from tonnage.documents.schema import schema_of
 from tonnage.gates import Gates

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tonnage.clock import SystemClock
-from tonnage.documents.kinds import strategies
+from tonnage.documents.creation import strategies
 from tonnage.documents.kinds.storage.persistent_volume_claim import mirror_data_sources
 from tonnage.documents.kinds.storage.storage_kinds import default_class_for
 from tonnage.gates import Gates

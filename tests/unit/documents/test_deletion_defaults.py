@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tonnage.clock import VirtualClock
+from tonnage.documents.creation import strategies
 from tonnage.documents.deletion import judge_deletion
-from tonnage.documents.kinds import strategies
 from tonnage.gates import Gates
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tonnage.clock import SystemClock
-from tonnage.documents.kinds import strategies
+from tonnage.documents.creation import strategies
 from tonnage.documents.kinds.limit_range import broken_limits, give_defaults
 from tonnage.gates import Gates
 from tonnage.objects.document import Doc

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tonnage.clock import SystemClock
-from tonnage.documents.kinds import strategies
+from tonnage.documents.creation import strategies
 from tonnage.documents.kinds.resource_quota import (
     charge,
     is_about,

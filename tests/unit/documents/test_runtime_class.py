@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tonnage.clock import SystemClock
-from tonnage.documents.kinds import strategies
+from tonnage.documents.creation import strategies
 from tonnage.documents.kinds.scheduling_kinds import merge_tolerations, obey_runtime_class, refuse_foreign_overhead
 from tonnage.errors import Forbidden
 from tonnage.gates import Gates

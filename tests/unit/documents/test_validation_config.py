@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 
 from tonnage.clock import SystemClock
-from tonnage.documents.kinds import strategies
+from tonnage.documents.creation import strategies
 from tonnage.documents.kinds.config import MAX_BYTES
 from tonnage.gates import Gates
 from tonnage.objects.document import Doc

@@ -10,7 +10,7 @@ from tonnage.nodescaler.node_pool import TO_BE_DELETED, NodePool
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.document import Doc
-from tonnage.objects.node_selectors import NOT_READY
+from tonnage.objects.requirements import NOT_READY
 from tonnage.testing.builders import pod
 
 ROOM = {"cpu": "4", "memory": "8Gi", "pods": "110"}

@@ -24,7 +24,7 @@ from tonnage.nodescaler.program import NodeScaler, PoolNodes
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.document import Doc
 from tonnage.objects.events_v1 import Event
-from tonnage.objects.node_selectors import NOT_READY
+from tonnage.objects.requirements import NOT_READY
 from tonnage.testing.builders import node
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Pod
-from tonnage.objects.node_selectors import (
+from tonnage.objects.requirements import (
     NodeSelector,
     NodeSelectorTerm,
     PreferredSchedulingTerm,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.objects.node_selectors import (
+from tonnage.objects.requirements import (
     NO_EXECUTE,
     NO_SCHEDULE,
     PREFER_NO_SCHEDULE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tonnage.scheduling.cluster.columns import Rows
+from tonnage.scheduling.cluster.columns import MAX_REASONS, OTHER_REASONS, Rows, reason_place, with_reasons
 from tonnage.scheduling.decision.answers import NOBODY, FilterResults
 from tonnage.scheduling.framework import (
     Code,
@@ -16,7 +16,6 @@ from tonnage.scheduling.framework import (
     unresolvable,
     unschedulable,
 )
-from tonnage.scheduling.judgement import MAX_REASONS, OTHER_REASONS, reason_place, with_reasons
 from tonnage.scheduling.per_node import NodeFilter, NodeScore, NodeView
 from tonnage.testing.builders import cluster_of, info, node, pod
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from tonnage.objects.core_v1 import Node, Pod
-from tonnage.objects.node_selectors import NO_EXECUTE, find_untolerated
+from tonnage.objects.requirements import NO_EXECUTE, find_untolerated
 from tonnage.scheduling.cluster.columns import HostPort, HostPorts, host_ports_of
 from tonnage.scheduling.cluster.pod_info import CPU, MEMORY, NATIVE, PODS, Amounts, amounts, is_extended, requests_of
 

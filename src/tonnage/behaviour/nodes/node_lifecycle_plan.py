@@ -23,11 +23,11 @@ from enum import StrEnum
 from typing import Final
 
 from tonnage.clock import rfc3339
-from tonnage.objects import node_selectors
+from tonnage.objects import requirements
 from tonnage.objects.core_v1 import Node
-from tonnage.objects.core_v1.node import BETA_REGION, BETA_ZONE, REGION, ZONE, NodeCondition
+from tonnage.objects.core_v1.pod import BETA_REGION, BETA_ZONE, REGION, ZONE, NodeCondition
 from tonnage.objects.document import Doc
-from tonnage.objects.node_selectors import Taint, Toleration, tolerates
+from tonnage.objects.requirements import Taint, Toleration, tolerates
 from tonnage.objects.small_groups import Lease
 
 READY: Final = "Ready"
@@ -91,14 +91,14 @@ def unknown_conditions(node: Node, now: datetime) -> list[Doc]:
 
 
 _CONDITION_TAINTS: Final = {
-    (READY, "False"): node_selectors.NOT_READY,
-    (READY, "Unknown"): node_selectors.UNREACHABLE,
+    (READY, "False"): requirements.NOT_READY,
+    (READY, "Unknown"): requirements.UNREACHABLE,
     ("MemoryPressure", "True"): "node.kubernetes.io/memory-pressure",
     ("DiskPressure", "True"): "node.kubernetes.io/disk-pressure",
     ("NetworkUnavailable", "True"): "node.kubernetes.io/network-unavailable",
     ("PIDPressure", "True"): "node.kubernetes.io/pid-pressure",
 }
-_OURS: Final = frozenset((*_CONDITION_TAINTS.values(), node_selectors.UNSCHEDULABLE))
+_OURS: Final = frozenset((*_CONDITION_TAINTS.values(), requirements.UNSCHEDULABLE))
 """Keys whose NoSchedule taints follow the node's conditions: without such a condition the taint is removed."""
 
 
@@ -106,7 +106,7 @@ def no_schedule_keys(node: Node) -> frozenset[str]:
     """The NoSchedule taints for a node's conditions and its cordon."""
     keys = {_CONDITION_TAINTS.get((condition.type, condition.status), "") for condition in node.status.conditions}
     if node.spec.unschedulable:
-        keys.add(node_selectors.UNSCHEDULABLE)
+        keys.add(requirements.UNSCHEDULABLE)
     return frozenset(keys - {""})
 
 
@@ -115,10 +115,10 @@ def with_no_schedule(taints: Iterable[Doc], keys: frozenset[str], now: datetime)
     kept = [
         each
         for each in taints
-        if each["effect"] != node_selectors.NO_SCHEDULE or each["key"] not in _OURS or each["key"] in keys
+        if each["effect"] != requirements.NO_SCHEDULE or each["key"] not in _OURS or each["key"] in keys
     ]
-    present = {each["key"] for each in kept if each["effect"] == node_selectors.NO_SCHEDULE}
-    return kept + [_taint(key, node_selectors.NO_SCHEDULE, now) for key in sorted(keys - present)]
+    present = {each["key"] for each in kept if each["effect"] == requirements.NO_SCHEDULE}
+    return kept + [_taint(key, requirements.NO_SCHEDULE, now) for key in sorted(keys - present)]
 
 
 def no_execute_key(ready: NodeCondition | None) -> str:
@@ -131,12 +131,12 @@ def with_no_execute(taints: Iterable[Doc], key: str, now: datetime) -> list[Doc]
     kept = [
         taint
         for taint in taints
-        if taint["effect"] != node_selectors.NO_EXECUTE
-        or taint["key"] not in (node_selectors.NOT_READY, node_selectors.UNREACHABLE)
+        if taint["effect"] != requirements.NO_EXECUTE
+        or taint["key"] not in (requirements.NOT_READY, requirements.UNREACHABLE)
         or taint["key"] == key
     ]
-    is_there = any(each["effect"] == node_selectors.NO_EXECUTE and each["key"] == key for each in kept)
-    return kept if is_there or not key else [*kept, _taint(key, node_selectors.NO_EXECUTE, now)]
+    is_there = any(each["effect"] == requirements.NO_EXECUTE and each["key"] == key for each in kept)
+    return kept if is_there or not key else [*kept, _taint(key, requirements.NO_EXECUTE, now)]
 
 
 def _taint(key: str, effect: str, now: datetime) -> Doc:
@@ -153,7 +153,7 @@ class Eviction:
 
 
 def no_execute(taints: Iterable[Taint]) -> tuple[Taint, ...]:
-    return tuple(taint for taint in taints if taint.effect == node_selectors.NO_EXECUTE)
+    return tuple(taint for taint in taints if taint.effect == requirements.NO_EXECUTE)
 
 
 def stay_s(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> float:

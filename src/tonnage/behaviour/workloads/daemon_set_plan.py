@@ -17,25 +17,25 @@ from typing import Any, Final
 
 from tonnage.behaviour.workloads.pod_states import is_available, is_ready, scaled_value
 from tonnage.behaviour.workloads.templates import REVISION_HASH, by_age, pod_from_template
-from tonnage.objects import codec, node_selectors
+from tonnage.objects import codec, requirements
 from tonnage.objects.apps_v1 import DaemonSet, DaemonSetStatus
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.document import Doc
-from tonnage.objects.node_selectors import RequiredNodeAffinity, Toleration, find_untolerated
+from tonnage.objects.requirements import RequiredNodeAffinity, Toleration, find_untolerated
 
 TEMPLATE_GENERATION: Final = "pod-template-generation"
 """A label of pods for an API that is long gone; still written, as upstream does."""
 _TEMPLATE_GENERATION_OF_SET: Final = "deprecated.daemonset.template.generation"
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _TOLERATED: Final = (
-    ("node.kubernetes.io/not-ready", node_selectors.NO_EXECUTE),
-    ("node.kubernetes.io/unreachable", node_selectors.NO_EXECUTE),
-    ("node.kubernetes.io/disk-pressure", node_selectors.NO_SCHEDULE),
-    ("node.kubernetes.io/memory-pressure", node_selectors.NO_SCHEDULE),
-    ("node.kubernetes.io/pid-pressure", node_selectors.NO_SCHEDULE),
-    (node_selectors.UNSCHEDULABLE, node_selectors.NO_SCHEDULE),
+    ("node.kubernetes.io/not-ready", requirements.NO_EXECUTE),
+    ("node.kubernetes.io/unreachable", requirements.NO_EXECUTE),
+    ("node.kubernetes.io/disk-pressure", requirements.NO_SCHEDULE),
+    ("node.kubernetes.io/memory-pressure", requirements.NO_SCHEDULE),
+    ("node.kubernetes.io/pid-pressure", requirements.NO_SCHEDULE),
+    (requirements.UNSCHEDULABLE, requirements.NO_SCHEDULE),
 )
-_TOLERATED_WITH_HOST_NETWORK: Final = ("node.kubernetes.io/network-unavailable", node_selectors.NO_SCHEDULE)
+_TOLERATED_WITH_HOST_NETWORK: Final = ("node.kubernetes.io/network-unavailable", requirements.NO_SCHEDULE)
 
 
 def daemon_pod(owner: DaemonSet, node_name: str, hash_: str) -> Doc:
@@ -50,7 +50,7 @@ def daemon_pod(owner: DaemonSet, node_name: str, hash_: str) -> Doc:
     spec["tolerations"] = tolerations(spec)
     affinity = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
     # The template's own affinity has been checked already, and holds for this node.
-    here = {"key": node_selectors.NODE_NAME_FIELD, "operator": "In", "values": [node_name]}
+    here = {"key": requirements.NODE_NAME_FIELD, "operator": "In", "values": [node_name]}
     affinity[_REQUIRED] = {"nodeSelectorTerms": [{"matchFields": [here]}]}
     return doc
 
@@ -77,7 +77,7 @@ def target_node(pod: Pod) -> str:
     required = pod.spec.affinity.node_affinity.required
     for term in required.node_selector_terms if required is not None else ():
         for requirement in term.match_fields:
-            if (requirement.key, requirement.operator) == (node_selectors.NODE_NAME_FIELD, "In") and len(
+            if (requirement.key, requirement.operator) == (requirements.NODE_NAME_FIELD, "In") and len(
                 requirement.values
             ) == 1:
                 return requirement.values[0]
@@ -113,7 +113,7 @@ class NodeEligibility:
         """True if a pod may stay: only NoExecute taints evict it."""
         return (
             self._is_wanted(node)
-            and find_untolerated(node.spec.taints, self.tolerations, (node_selectors.NO_EXECUTE,)) is None
+            and find_untolerated(node.spec.taints, self.tolerations, (requirements.NO_EXECUTE,)) is None
         )
 
     def _is_wanted(self, node: Node) -> bool:

@@ -23,10 +23,10 @@ from tonnage.clock import StampAges, rfc3339
 from tonnage.controllers.controller_context import ControllerContext, QueueController, node_of_pod
 from tonnage.errors import ApiError, Conflict, NotFound, TonnageError
 from tonnage.objects.core_v1 import Node, Pod
-from tonnage.objects.core_v1.node import NodeCondition
-from tonnage.objects.core_v1.volume import ObjectReference
+from tonnage.objects.core_v1.persistent_volume import ObjectReference
+from tonnage.objects.core_v1.pod import NodeCondition
 from tonnage.objects.document import Doc
-from tonnage.objects.node_selectors import NO_EXECUTE, NOT_READY, UNREACHABLE
+from tonnage.objects.requirements import NO_EXECUTE, NOT_READY, UNREACHABLE
 from tonnage.objects.small_groups import Lease
 
 LEASES: Final = "kube-node-lease"

@@ -28,7 +28,7 @@ from tonnage.clock import Clock, rfc3339, within
 from tonnage.controllers.controller_context import ControllerContext, QueueController, node_of_pod
 from tonnage.errors import Conflict, Invalid, NotFound, RequestEntityTooLarge, TonnageError
 from tonnage.objects.core_v1 import Node, Pod
-from tonnage.objects.core_v1.volume import ObjectReference
+from tonnage.objects.core_v1.persistent_volume import ObjectReference
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key, split_key
 

@@ -16,9 +16,9 @@ from typing import Any, Final, NamedTuple
 from tonnage.objects.apps_v1 import ReplicaSet
 from tonnage.objects.batch_v1 import Job
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
-from tonnage.objects.core_v1.node import BETA_REGION, BETA_ZONE, REGION, ZONE
+from tonnage.objects.core_v1.pod import BETA_REGION, BETA_ZONE, REGION, ZONE
 from tonnage.objects.meta import Key, Object
-from tonnage.objects.node_selectors import NodeSelectorTerm
+from tonnage.objects.requirements import NodeSelectorTerm
 from tonnage.objects.selectors import LabelSelector, Requirement
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment
 from tonnage.scheduling.volumes.volume_reach import affinity_of

@@ -8,10 +8,10 @@ from tonnage.dashboard.model.known_objects import Content, DriverContents, Known
 from tonnage.dashboard.model.volume_rows import claim_of, volume_of
 from tonnage.dashboard.wire import AttachSlots, NodeRow, PodRow, PoolRow
 from tonnage.objects.core_v1 import Node, Pod
-from tonnage.objects.core_v1.node import BETA_ZONE, ZONE
+from tonnage.objects.core_v1.pod import BETA_ZONE, ZONE
 from tonnage.objects.meta import Key
-from tonnage.objects.node_selectors import HARD_EFFECTS, NOT_READY, UNREACHABLE, UNSCHEDULABLE
-from tonnage.scheduling.volumes.attach.volume_ids import VolumeId, id_of_claim, id_of_inline
+from tonnage.objects.requirements import HARD_EFFECTS, NOT_READY, UNREACHABLE, UNSCHEDULABLE
+from tonnage.scheduling.cluster.storage import VolumeId, id_of_claim, id_of_inline
 
 
 def row_of(

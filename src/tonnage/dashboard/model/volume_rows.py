@@ -20,7 +20,7 @@ from tonnage.dashboard.model.known_objects import Content, DriverContents, Known
 from tonnage.dashboard.model.refusals import Refusal
 from tonnage.dashboard.wire import VolumeRow
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
-from tonnage.objects.core_v1.node import BETA_ZONE, ZONE
+from tonnage.objects.core_v1.pod import BETA_ZONE, ZONE
 from tonnage.objects.meta import Key
 from tonnage.scheduling.volumes.capacity.pools import rebuilds_volumes
 from tonnage.scheduling.volumes.volume_reach import affinity_of, is_on_its_way

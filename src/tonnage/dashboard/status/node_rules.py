@@ -14,7 +14,7 @@ from tonnage.dashboard.status.sight import Sight, Trouble, capital, describe, ex
 from tonnage.dashboard.wire import NodeRow, PodRow, VolumeRow
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.meta import Key
-from tonnage.objects.node_selectors import UNSCHEDULABLE
+from tonnage.objects.requirements import UNSCHEDULABLE
 from tonnage.scheduling.volumes.explain.refusal_notes import half_made_in
 from tonnage.whatif.page import count_text
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from tonnage.node.context import VolumeLookup
 from tonnage.node.mounts.mount_paths import MountRecord
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod, Volume
-from tonnage.objects.core_v1.volume import SecretReference
+from tonnage.objects.core_v1.persistent_volume import SecretReference
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIDriver
 

@@ -29,8 +29,13 @@ from tonnage.node.mounts import mount_paths
 from tonnage.node.mounts.mount_paths import MountPaths, MountRecord
 from tonnage.node.mounts.mount_plan import VolumeToMount
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod, Secret
-from tonnage.objects.core_v1.persistent_volume import NODE_IN_PROGRESS, NODE_INFEASIBLE, NODE_PENDING, RESIZE_CONDITIONS
-from tonnage.objects.core_v1.volume import SecretReference
+from tonnage.objects.core_v1.persistent_volume import (
+    NODE_IN_PROGRESS,
+    NODE_INFEASIBLE,
+    NODE_PENDING,
+    RESIZE_CONDITIONS,
+    SecretReference,
+)
 from tonnage.objects.document import Doc
 from tonnage.objects.storage_v1 import attachment_name
 from tonnage.quantity import Quantity

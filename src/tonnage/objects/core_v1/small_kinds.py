@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tonnage.objects.core_v1.volume import ObjectReference
+from tonnage.objects.core_v1.persistent_volume import ObjectReference
 from tonnage.objects.meta import Condition, MicroTime, Object, Record, StampedMeta, Time
 from tonnage.quantity import Quantity
 

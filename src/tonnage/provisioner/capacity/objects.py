@@ -27,7 +27,7 @@ from tonnage.objects import codec, storage_v1
 from tonnage.objects.core_v1 import Node, PersistentVolume
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key, OwnerReference, StampedMeta
-from tonnage.objects.node_selectors import NodeSelectorTerm
+from tonnage.objects.requirements import NodeSelectorTerm
 from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
 from tonnage.quantity import Quantity

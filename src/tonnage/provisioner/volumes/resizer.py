@@ -32,7 +32,7 @@ from tonnage.csi.errors import Code, CsiError, error_text, is_in_doubt
 from tonnage.errors import NotFound, TonnageError
 from tonnage.objects.codec import to_doc
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, persistent_volume
-from tonnage.objects.core_v1.volume import SecretReference
+from tonnage.objects.core_v1.persistent_volume import SecretReference
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import VolumeAttributesClass

@@ -9,7 +9,7 @@ a decision knows what it may reuse. An update of nothing that plugins read is no
 `orphans`, invisible, until the node comes. Observers hear of every pod that comes and goes; they and everything else
 derived from the cluster are its indexes (plugins/registry.py).
 
-Selectors are answered for all rows at once, from the label columns; `objects/node_selectors.py` and
+Selectors are answered for all rows at once, from the label columns; `objects/requirements.py` and
 `objects/selectors.py` have the rules for one node.
 """
 
@@ -23,8 +23,14 @@ import numpy.typing as npt
 
 from tonnage.clock import Clock, VirtualClock
 from tonnage.objects.core_v1 import Node, Pod
-from tonnage.objects.node_selectors import NODE_NAME_FIELD, NodeSelector, NodeSelectorTerm, Taint, TopologySelectorTerm
-from tonnage.objects.requirements import Requirement
+from tonnage.objects.requirements import (
+    NODE_NAME_FIELD,
+    NodeSelector,
+    NodeSelectorTerm,
+    Requirement,
+    Taint,
+    TopologySelectorTerm,
+)
 from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.storage_v1 import CSINode, VolumeAttachment
 from tonnage.scheduling.cluster.columns import (

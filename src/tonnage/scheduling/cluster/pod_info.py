@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tonnage.objects.core_v1 import Container, ContainerStatus, Pod
-from tonnage.objects.node_selectors import NodeSelector
+from tonnage.objects.requirements import NodeSelector
 from tonnage.quantity import Quantity
 from tonnage.scheduling.cluster.columns import HostPort, canonical, host_ports_of
 

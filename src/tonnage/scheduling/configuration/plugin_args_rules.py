@@ -15,8 +15,15 @@ from tonnage.objects import names
 from tonnage.objects.core_v1 import NodeAffinity, TopologySpreadConstraint
 from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, required, unsupported
 from tonnage.objects.field_rules import validate_label_name
-from tonnage.objects.node_selectors import NodeSelectorTerm
-from tonnage.objects.requirements import EMPTY_SET, NOT_EMPTY, NOT_INTEGER, NOT_ONE, Requirement, integer
+from tonnage.objects.requirements import (
+    EMPTY_SET,
+    NOT_EMPTY,
+    NOT_INTEGER,
+    NOT_ONE,
+    NodeSelectorTerm,
+    Requirement,
+    integer,
+)
 from tonnage.scheduling.cluster.columns import Ints
 from tonnage.scheduling.configuration.strict_decoding import Int64, Section
 

@@ -24,10 +24,21 @@ import numpy as np
 import numpy.typing as npt
 
 from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, count, grown, only_row
+from tonnage.scheduling.cluster.columns import (
+    SEARCH_ENDED,
+    Bits,
+    Ints,
+    Judgement,
+    Mask,
+    Rows,
+    count,
+    grown,
+    only_row,
+    reason_place,
+    with_reasons,
+)
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.framework import Code, Cycle, FilterPlugin, ScorePlugin, Status
-from tonnage.scheduling.judgement import SEARCH_ENDED, Bits, Judgement, reason_place, with_reasons
 
 T = TypeVar("T")
 

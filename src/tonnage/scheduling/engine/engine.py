@@ -48,8 +48,7 @@ from tonnage.scheduling.engine.attempt import (
 )
 from tonnage.scheduling.engine.event_handlers import EventHandlers
 from tonnage.scheduling.engine.held_room import EngineNominations, HeldCapacity
-from tonnage.scheduling.engine.profiles import Assembled, assemble
-from tonnage.scheduling.engine.waking_rules import EngineWaking
+from tonnage.scheduling.engine.profiles import Assembled, EngineWaking, assemble
 from tonnage.scheduling.framework import Code, EventToRecord, PostFilterPlugin, Status
 from tonnage.scheduling.plugins.registry import INDEXES, add_indexes
 from tonnage.scheduling.plugins.volume_binding import VolumeBinding

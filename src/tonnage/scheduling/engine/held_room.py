@@ -33,12 +33,12 @@ from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.cluster.storage import id_of_claim
 from tonnage.scheduling.configuration.plugin_args import Reservation
 from tonnage.scheduling.decision.answers import Diagnosis
 from tonnage.scheduling.decision.nominated_room import Holder, held_sentence, holders_by_node, not_yet_counted
 from tonnage.scheduling.engine.attempt import Attempt, broken
-from tonnage.scheduling.engine.profiles import Assembled
-from tonnage.scheduling.engine.waking_rules import of_nodes, refused_rows
+from tonnage.scheduling.engine.profiles import Assembled, of_nodes, refused_rows
 from tonnage.scheduling.events import ActionType, ClusterEvent, EventResource, claims_named
 from tonnage.scheduling.framework import Cycle
 from tonnage.scheduling.plugins.volume_binding import HOLDS_BY_MODE, VolumeBinding
@@ -46,7 +46,6 @@ from tonnage.scheduling.preemption.victims import fits_without
 from tonnage.scheduling.queue.nominator import Nomination, NominationRules
 from tonnage.scheduling.queue.scheduling_queue import SchedulingQueue
 from tonnage.scheduling.queue.waiting_pods import QueuedPod, uid_of
-from tonnage.scheduling.volumes.attach.volume_ids import id_of_claim
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.scheduling.volumes.reservations.holds import CapacityHolds, Hold
 from tonnage.scheduling.volumes.volume_reach import is_on_its_way

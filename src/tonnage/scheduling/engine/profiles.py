@@ -4,23 +4,38 @@
 
 A plugin is created once and used at every extension point of the profile. Plugins that cannot take part are listed in
 `left_out` with the reason.
+
+The plugins also answer what the queue asks about refused pods: which are alike, and which an event cannot help.
+
+    sign            pods of one sign are refused alike    what the plugins that refused them read of the pod
+    reach           is a pod refused all the same?        asks the plugins that refused it, for the changed rows
+    needs, offer    may the event be enough for a pod?    for three of Tonnage's own plugins
+
+If a pod of lower priority exists, preemption may help as well: then all plugins sign, and only refusals that preemption
+cannot resolve count.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from functools import cmp_to_key
+from functools import cmp_to_key, partial
 from typing import Any
 
+import numpy as np
+
 from tonnage import logs
+from tonnage.scheduling.cluster.cluster import Cluster, row_about
+from tonnage.scheduling.cluster.columns import Mask, Rows, only_row, row_count
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.decision.scheduling_cycle import Decider, Pipeline
-from tonnage.scheduling.events import EVERY_EVENT, ClusterEvent
+from tonnage.scheduling.events import EVERY_EVENT, ActionType, ClusterEvent, EventResource
 from tonnage.scheduling.framework import (
     BindPlugin,
+    Code,
+    Cycle,
     EventHint,
     FilterPlugin,
     Handle,
@@ -35,12 +50,25 @@ from tonnage.scheduling.framework import (
     QueueSortPlugin,
     ReservePlugin,
     ScorePlugin,
+    Status,
 )
+from tonnage.scheduling.plugins.inter_pod_affinity import InterPodAffinity
 from tonnage.scheduling.plugins.node_resources import NodePorts, NodeResourcesFit
-from tonnage.scheduling.plugins.pod_and_node import OutOfScope, PrioritySort
+from tonnage.scheduling.plugins.pod_and_node import NodeAffinity, OutOfScope, PrioritySort
 from tonnage.scheduling.plugins.registry import FACTORIES
 from tonnage.scheduling.plugins.volume_binding import VolumeBinding
-from tonnage.scheduling.queue.waiting_pods import QueueingRules, SortKey, by_priority
+from tonnage.scheduling.preemption.ranked_residents import RankedResidents
+from tonnage.scheduling.queue.waiting_pods import (
+    MayHelp,
+    Needs,
+    Needy,
+    Offer,
+    QueuedPod,
+    QueueingRules,
+    SortKey,
+    WakingRules,
+    by_priority,
+)
 
 _log = logs.logger("tonnage.scheduler")
 
@@ -165,3 +193,141 @@ def _events_of(plugin: Plugin) -> tuple[EventHint, ...]:
     except Exception:
         _log.exception("A plugin failed", plugin=plugin.name)
         return ((EVERY_EVENT, None),)
+
+
+_log = logs.logger("tonnage.scheduler")
+
+_UNKNOWN_PRIORITY = -(1 << 63)
+
+
+class EngineWaking(WakingRules):
+    """The waking rules of a queue whose pods these profiles place on this cluster."""
+
+    def __init__(self, cluster: Cluster, profiles: Mapping[str, Assembled]) -> None:
+        self._cluster = cluster
+        self._profiles = profiles
+        self._plugins = {
+            name: {plugin.name: plugin for plugin in profile.plugins} for name, profile in profiles.items()
+        }
+        self._judging = {
+            name: frozenset(plugin.name for plugin in (*profile.pipeline.pre_filter, *profile.pipeline.filter))
+            for name, profile in profiles.items()
+        }
+
+    # -- which pods are alike -----------------------------------------------------------------------------------------
+
+    def sign(self, profile: str, pod: PodInfo, plugins: frozenset[str]) -> Hashable | None:
+        known = self._plugins.get(profile)
+        if known is None:
+            return None
+        may_preempt = self.may_preempt(profile, pod)
+        # A pod that never preempts does not stand for one that may, once a pod of lower priority exists.
+        signs: list[Hashable] = [pod.priority, self._preempts(profile, pod), may_preempt]
+        for name in sorted(plugins | self._judging[profile] if may_preempt else plugins):
+            plugin = known.get(name)
+            if plugin is None and name not in plugins:
+                continue  # OutOfScope: every profile has it, and it reads nothing that a plugin here does
+            sign = plugin.sign(pod, self._cluster) if plugin is not None else None
+            if sign is None:
+                return None
+            signs.append(sign)
+        return tuple(signs)
+
+    # -- rows of an event ---------------------------------------------------------------------------------------------
+
+    def reach(self, profile: str, plugin: str, event: ClusterEvent, changed: Any) -> MayHelp | None:
+        found = self._plugins[profile].get(plugin)
+        if found is None:
+            return None
+        try:
+            rows = found.reach(self._cluster, event, changed)
+        except Exception:  # then every pod that the hint names is tried
+            _log.exception("A plugin failed", plugin=plugin, cluster_event=event.label)
+            return None
+        return None if rows is None else partial(self._may_pass, profile, found, rows)
+
+    def _may_pass(self, profile: str, plugin: Plugin, rows: Rows, queued: QueuedPod) -> bool:
+        """True if some row is refused by none of the row-local plugins that refused the pod before."""
+        if not row_count(rows):
+            return False
+        resolvable = not self.may_preempt(profile, queued.info)
+        known, others = self._plugins[profile], sorted(queued.unschedulable_plugins - {plugin.name})
+        cycle, passing = Cycle(queued.info, self._cluster), np.ones(row_count(rows), dtype=np.bool_)
+        for each in (plugin, *(known.get(name) for name in others)):
+            if isinstance(each, FilterPlugin) and each.row_local:
+                passing &= ~refused_rows(each, cycle, rows, resolvable=resolvable)
+                if not passing.any():
+                    return False
+        return True
+
+    # -- needs and offers ---------------------------------------------------------------------------------------------
+
+    def needs(self, profile: str, plugin: str, pod: PodInfo, refused_by: frozenset[str]) -> Needy | None:
+        """NodeResourcesFit's events are about one node: a pod that was also refused for labels needs these too."""
+        found = self._saying_needs(profile, plugin)
+        told = found.needs(pod, self._cluster) if found is not None else None
+        if told is None:
+            return None
+        needs: Needs = told
+        if isinstance(found, NodeResourcesFit):
+            is_selected = isinstance(self._plugins[profile].get(NodeAffinity.name), NodeAffinity)
+            selector = pod.pod.spec.node_selector if is_selected and NodeAffinity.name in refused_by else {}
+            label = next(iter(selector.items()), None)
+            needs = {(label, what): amount for what, amount in needs.items()}
+        return Needy(needs, pod.priority if self._preempts(profile, pod) else None)
+
+    def offer(self, profile: str, plugin: str, event: ClusterEvent, old: Any, new: Any) -> Offer | None:
+        found = self._saying_needs(profile, plugin)
+        amounts = found.offer(self._cluster, event, old, new) if found is not None else None
+        if amounts is None:
+            return None
+        if isinstance(found, NodeResourcesFit):
+            rows = row_about(self._cluster, old if new is None else new)
+            row = only_row(rows) if rows is not None else -1
+            node = self._cluster.nodes[row] if row >= 0 else None
+            labels = (None, *node.metadata.labels.items()) if node is not None else (None,)
+            amounts = {(label, what): amount for what, amount in amounts.items() for label in labels}
+        return Offer(amounts, self._lowest_priority())
+
+    def _saying_needs(self, profile: str, plugin: str) -> NodeResourcesFit | VolumeBinding | InterPodAffinity | None:
+        """The plugin, if it says what a refused pod needs. A subclass may judge otherwise, so it does not count."""
+        found = self._plugins.get(profile, {}).get(plugin)
+        is_ours = type(found) in (NodeResourcesFit, VolumeBinding, InterPodAffinity)
+        return found if is_ours and isinstance(found, NodeResourcesFit | VolumeBinding | InterPodAffinity) else None
+
+    # -- preemption ---------------------------------------------------------------------------------------------------
+
+    def may_preempt(self, profile: str, pod: PodInfo) -> bool:
+        """True if preemption might make room for the pod."""
+        return self._preempts(profile, pod) and pod.priority > self._lowest_priority()
+
+    def _preempts(self, profile: str, pod: PodInfo) -> bool:
+        return bool(self._profiles[profile].post_filter) and pod.pod.spec.preemption_policy != "Never"
+
+    def _lowest_priority(self) -> int:
+        """The lowest priority of all pods on nodes; lower than any if not known."""
+        if not self._cluster.has_index(RankedResidents):
+            return _UNKNOWN_PRIORITY
+        return self._cluster.index(RankedResidents).lowest
+
+
+def refused_rows(plugin: FilterPlugin, cycle: Cycle, rows: Rows, *, resolvable: bool = True) -> Mask:
+    """A mask over `rows`: True where a plugin refuses the pod; without `resolvable`, where preemption cannot help."""
+    nowhere = np.zeros(row_count(rows), dtype=np.bool_)
+    if isinstance(plugin, PreFilterPlugin):
+        status = plugin.pre_filter(cycle)
+        if isinstance(status, Status) and (status.code is Code.SKIP or not status.is_success):
+            return nowhere | (status.is_rejection and (resolvable or status.code is Code.UNRESOLVABLE))
+    judged = plugin.filter(cycle, rows)
+    if judged is None:
+        return nowhere
+    refused: Mask = judged.bits != 0
+    return refused if resolvable else refused & judged.unresolvable
+
+
+def of_nodes(plugin: FilterPlugin) -> bool:
+    """True if a filter reads only the pod and the node: no other event can change its answer."""
+    masks = [mask for mask, _ in plugin.events()]
+    return plugin.row_local and all(
+        mask.resource is EventResource.NODE or mask.action is ActionType.UPDATE_POD_TOLERATION for mask in masks
+    )

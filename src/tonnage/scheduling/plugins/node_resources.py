@@ -18,6 +18,8 @@ from tonnage.objects.core_v1 import Node, Pod
 from tonnage.scheduling.cluster.cluster import Cluster, row_about
 from tonnage.scheduling.cluster.columns import (
     LARGE,
+    MAX_REASONS,
+    OTHER_REASONS,
     HostPorts,
     Ints,
     Mask,
@@ -44,7 +46,6 @@ from tonnage.scheduling.framework import (
     Status,
     refuse,
 )
-from tonnage.scheduling.judgement import MAX_REASONS, OTHER_REASONS
 from tonnage.scheduling.plugins.pod_and_node import reach_of_row
 
 Use = tuple[int, Any, Any, Any]

@@ -20,7 +20,14 @@ from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeAttachment
 from tonnage.scheduling.cluster.cluster import Cluster, row_about
 from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, count, only_row, row_count
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.cluster.storage import Storage
+from tonnage.scheduling.cluster.storage import (
+    Storage,
+    VolumeId,
+    id_of_claim,
+    id_of_inline,
+    is_told_in_tree,
+    taken_over_by,
+)
 from tonnage.scheduling.events import NODE_ADD, QUEUE, ActionType, ClusterEvent, EventResource, Hint, for_mounted_claims
 from tonnage.scheduling.events import SKIP as NO_HELP
 from tonnage.scheduling.framework import (
@@ -35,13 +42,6 @@ from tonnage.scheduling.framework import (
     refuse,
 )
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
-from tonnage.scheduling.volumes.attach.volume_ids import (
-    VolumeId,
-    id_of_claim,
-    id_of_inline,
-    is_told_in_tree,
-    taken_over_by,
-)
 from tonnage.scheduling.volumes.demand import volume_sign
 from tonnage.scheduling.volumes.explain.account_entries import Miss, NodeAccount
 from tonnage.scheduling.volumes.hints import after_claim_change

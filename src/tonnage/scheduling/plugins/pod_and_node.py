@@ -14,17 +14,17 @@ import numpy as np
 
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.core_v1 import NodeAffinity as Affinity
-from tonnage.objects.node_selectors import (
+from tonnage.objects.requirements import (
     NO_SCHEDULE,
     NODE_NAME_FIELD,
     PREFER_NO_SCHEDULE,
     UNSCHEDULABLE,
     NodeSelectorTerm,
+    Requirement,
     Taint,
     find_untolerated,
     tolerates,
 )
-from tonnage.objects.requirements import Requirement
 from tonnage.scheduling.cluster.cluster import Cluster, matching, row_about, term_matching
 from tonnage.scheduling.cluster.columns import Ints, Rows, row_count, row_numbers
 from tonnage.scheduling.cluster.pod_info import PodInfo

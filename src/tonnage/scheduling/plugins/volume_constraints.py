@@ -21,7 +21,7 @@ from typing import Any, Final
 import numpy as np
 
 from tonnage.objects.core_v1 import PersistentVolume, Pod, Volume
-from tonnage.objects.core_v1.node import BETA_REGION, BETA_ZONE, REGION, ZONE
+from tonnage.objects.core_v1.pod import BETA_REGION, BETA_ZONE, REGION, ZONE
 from tonnage.objects.meta import Key
 from tonnage.objects.requirements import Requirement
 from tonnage.objects.storage_v1 import StorageClass

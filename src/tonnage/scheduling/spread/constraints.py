@@ -16,9 +16,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from tonnage.objects.core_v1 import TopologySpreadConstraint
-from tonnage.objects.core_v1.node import HOSTNAME, ZONE
-from tonnage.objects.node_selectors import find_untolerated
-from tonnage.objects.requirements import Requirement
+from tonnage.objects.core_v1.pod import HOSTNAME, ZONE
+from tonnage.objects.requirements import Requirement, find_untolerated
 from tonnage.objects.selectors import LabelSelector
 from tonnage.scheduling.cluster.cluster import Cluster, matching
 from tonnage.scheduling.cluster.columns import Ids, Ints, Mask, Rows

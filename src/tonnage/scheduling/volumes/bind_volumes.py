@@ -18,8 +18,12 @@ from typing import Any, TypeVar
 import msgspec
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
-from tonnage.objects.core_v1.persistent_volume import BOUND_BY_CONTROLLER, REBUILD_TARGET, SELECTED_NODE
-from tonnage.objects.core_v1.volume import ObjectReference
+from tonnage.objects.core_v1.persistent_volume import (
+    BOUND_BY_CONTROLLER,
+    REBUILD_TARGET,
+    SELECTED_NODE,
+    ObjectReference,
+)
 from tonnage.objects.meta import Key, Object
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo

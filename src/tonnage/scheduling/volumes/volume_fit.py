@@ -23,13 +23,12 @@ import numpy.typing as npt
 
 from tonnage.objects.core_v1 import PersistentVolumeClaim
 from tonnage.objects.meta import Key
-from tonnage.objects.node_selectors import TopologySelectorTerm
+from tonnage.objects.requirements import TopologySelectorTerm
 from tonnage.objects.size_rules import rules_of
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster, in_topology
-from tonnage.scheduling.cluster.columns import Rows, count, row_count, row_numbers
+from tonnage.scheduling.cluster.columns import SEARCH_ENDED, Bits, Rows, count, row_count, row_numbers
 from tonnage.scheduling.configuration.plugin_args import LegacyPools, PoolFit, StorageCapacityArgs
-from tonnage.scheduling.judgement import SEARCH_ENDED, Bits
 from tonnage.scheduling.volumes.capacity.class_capacity import (
     NOTHING,
     joint_name,

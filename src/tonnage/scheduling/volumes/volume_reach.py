@@ -39,18 +39,16 @@ import numpy as np
 import numpy.typing as npt
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, is_out_of_use
-from tonnage.objects.core_v1.node import BETA_REGION, BETA_ZONE, REGION, ZONE
+from tonnage.objects.core_v1.pod import BETA_REGION, BETA_ZONE, REGION, ZONE
 from tonnage.objects.meta import Key
-from tonnage.objects.node_selectors import NodeSelector, NodeSelectorTerm
-from tonnage.objects.requirements import Requirement
+from tonnage.objects.requirements import NodeSelector, NodeSelectorTerm, Requirement
 from tonnage.objects.storage_v1 import VolumeAttachment
 from tonnage.scheduling.cluster.cluster import Cluster, matching
 from tonnage.scheduling.cluster.columns import Ids, Interner, Mask, Rows, row_count, row_numbers
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.cluster.storage import either
+from tonnage.scheduling.cluster.storage import AWS_EBS, CINDER, GCE_PD, either, taken_over_by
 from tonnage.scheduling.framework import Cycle
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
-from tonnage.scheduling.volumes.attach.volume_ids import AWS_EBS, CINDER, GCE_PD, taken_over_by
 from tonnage.scheduling.volumes.capacity.pools import rebuilds_volumes
 
 RowNumbers = npt.NDArray[np.intp]

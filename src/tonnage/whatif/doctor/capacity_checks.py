@@ -23,7 +23,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from tonnage.objects.core_v1 import PersistentVolume
-from tonnage.objects.node_selectors import allows_topology
+from tonnage.objects.requirements import allows_topology
 from tonnage.objects.storage_v1 import (
     POOLS_CHECKED_AT,
     POOLS_SOURCE,

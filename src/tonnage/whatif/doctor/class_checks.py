@@ -23,7 +23,7 @@ from tonnage.objects.storage_v1 import (
     CSIDriver,
     StorageClass,
 )
-from tonnage.scheduling.volumes.attach.volume_ids import taken_over_by
+from tonnage.scheduling.cluster.storage import taken_over_by
 from tonnage.scheduling.volumes.capacity.groups import pool_ids_of
 from tonnage.scheduling.volumes.capacity.pools import (
     Topology,

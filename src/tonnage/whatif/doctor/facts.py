@@ -30,8 +30,8 @@ from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment
 from tonnage.objects.users import split_service_account
 from tonnage.roles import OWN_NAMESPACE, RoleRule, rules_of
+from tonnage.scheduling.cluster.storage import csi_driver_of
 from tonnage.scheduling.configuration.configuration import LeaderElection
-from tonnage.scheduling.volumes.attach.volume_ids import csi_driver_of
 from tonnage.whatif.node_copies import NodeReach
 from tonnage.whatif.sources import ClusterState
 

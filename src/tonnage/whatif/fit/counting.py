@@ -18,7 +18,7 @@ import msgspec
 from tonnage.behaviour.workloads.daemon_set_plan import target_node
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import Node, Pod
-from tonnage.objects.core_v1.node import ZONE
+from tonnage.objects.core_v1.pod import ZONE
 from tonnage.objects.meta import Key, Object
 from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
 from tonnage.whatif.creation import QuotaExceeded

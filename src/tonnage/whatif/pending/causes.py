@@ -27,13 +27,13 @@ from typing import Final, NamedTuple
 
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim
 from tonnage.objects.meta import Key
-from tonnage.objects.node_selectors import UNSCHEDULABLE, RequiredNodeAffinity, Taint, find_untolerated
+from tonnage.objects.requirements import UNSCHEDULABLE, RequiredNodeAffinity, Taint, find_untolerated
 from tonnage.quantity import Quantity
 from tonnage.scheduling.cluster.pod_info import CPU, MEMORY, PodInfo
 from tonnage.scheduling.decision.answers import Diagnosis
 from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
 from tonnage.scheduling.engine.engine import Engine
-from tonnage.scheduling.engine.waking_rules import EngineWaking
+from tonnage.scheduling.engine.profiles import EngineWaking
 from tonnage.scheduling.volumes.demand import driver_bytes
 from tonnage.scheduling.volumes.explain.account_entries import ClaimAccount, NodeAccount, amount
 from tonnage.scheduling.volumes.volume_fit import BIND_CONFLICT, NODE_CONFLICT, NOT_ENOUGH_SPACE

@@ -22,7 +22,7 @@ from tonnage.clock import rfc3339
 from tonnage.objects.apps_v1 import ReplicaSet
 from tonnage.objects.batch_v1 import Job
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
-from tonnage.objects.core_v1.node import BETA_ZONE, ZONE
+from tonnage.objects.core_v1.pod import BETA_ZONE, ZONE
 from tonnage.objects.meta import Key, Object
 from tonnage.printable import assembled, text
 from tonnage.scheduling.cluster.pod_info import PodInfo

@@ -21,8 +21,7 @@ from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.engine.engine import Engine
-from tonnage.scheduling.engine.profiles import Assembled
-from tonnage.scheduling.engine.waking_rules import refused_rows
+from tonnage.scheduling.engine.profiles import Assembled, refused_rows
 from tonnage.scheduling.framework import Cycle, FilterPlugin
 from tonnage.whatif.explain import DecisionSequence
 from tonnage.whatif.knobs import NODE, least

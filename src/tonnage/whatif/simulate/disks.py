@@ -21,14 +21,13 @@ from tonnage.objects.core_v1.persistent_volume import (
     BIND_COMPLETED,
     PROVISIONED_BY,
     CSIPersistentVolumeSource,
+    ObjectReference,
     PersistentVolumeSpec,
     PersistentVolumeStatus,
     VolumeNodeAffinity,
 )
-from tonnage.objects.core_v1.volume import ObjectReference
 from tonnage.objects.meta import Key, ManagedFieldsEntry, ObjectMeta
-from tonnage.objects.node_selectors import NodeSelector, NodeSelectorTerm
-from tonnage.objects.requirements import Requirement
+from tonnage.objects.requirements import NodeSelector, NodeSelectorTerm, Requirement
 from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.storage_v1 import (
     AVAILABLE_CAPACITIES,

@@ -22,7 +22,7 @@ from tonnage.errors import ApiError
 from tonnage.objects import codec
 from tonnage.objects.core_v1 import Node, PersistentVolume, Pod, is_out_of_use
 from tonnage.objects.meta import Object
-from tonnage.objects.node_selectors import NO_EXECUTE, NO_SCHEDULE, OUT_OF_SERVICE, UNREACHABLE, Taint
+from tonnage.objects.requirements import NO_EXECUTE, NO_SCHEDULE, OUT_OF_SERVICE, UNREACHABLE, Taint
 from tonnage.objects.small_groups import PodDisruptionBudget
 from tonnage.objects.storage_v1 import CSINode
 from tonnage.whatif.creation import renewed

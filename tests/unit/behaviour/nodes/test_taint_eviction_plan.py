@@ -9,7 +9,7 @@ import pytest
 from node_builders import no_execute, tolerates
 from tonnage.behaviour.nodes.node_lifecycle_plan import Eviction, plan, stay_s
 from tonnage.behaviour.nodes.node_lifecycle_plan import no_execute as with_no_execute
-from tonnage.objects.node_selectors import Taint, Toleration
+from tonnage.objects.requirements import Taint, Toleration
 
 ONE, TWO = no_execute("testTaint1", "test1"), no_execute("testTaint2", "test2")
 FOR_EVER = math.inf

@@ -8,7 +8,7 @@ from tonnage.controllers.nodes.pod_deletion import (
     surplus_terminated,
     unscheduled_terminating,
 )
-from tonnage.objects.node_selectors import Taint
+from tonnage.objects.requirements import Taint
 
 OUT_OF_SERVICE = Taint(key="node.kubernetes.io/out-of-service", effect="NoExecute", value="nodeshutdown")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from tonnage.clock import VirtualClock
 from tonnage.documents.access.bootstrap_policy import bootstrap_policy, must_be_recreated, reconciled
-from tonnage.documents.kinds import strategies
+from tonnage.documents.creation import strategies
 from tonnage.gates import Gates
 from tonnage.objects.document import copy
 from tonnage.objects.resources import BY_KIND

@@ -14,7 +14,7 @@ from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Object
 from tonnage.scheduling.cluster.cluster import Cluster, place
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.cluster.storage import Storage
+from tonnage.scheduling.cluster.storage import Storage, VolumeId, id_of_claim
 from tonnage.scheduling.decision.scheduling_cycle import Decider, Decision, Pipeline
 from tonnage.scheduling.framework import SKIP as NOTHING_TO_SAY
 from tonnage.scheduling.framework import Cycle
@@ -22,7 +22,6 @@ from tonnage.scheduling.plugins.node_volume_limits import NodeVolumeLimits
 from tonnage.scheduling.plugins.registry import add_indexes
 from tonnage.scheduling.volumes.attach import attached_volumes
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
-from tonnage.scheduling.volumes.attach.volume_ids import VolumeId, id_of_claim
 from tonnage.testing.builders import Doc, node, pod
 from tonnage.testing.storage_builders import (
     DRIVER,

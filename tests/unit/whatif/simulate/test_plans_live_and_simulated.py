@@ -23,7 +23,7 @@ from tonnage.behaviour.workloads.templates import template_hash
 from tonnage.objects import codec
 from tonnage.objects.apps_v1 import DaemonSet, ReplicaSet, StatefulSet
 from tonnage.objects.core_v1 import Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod
-from tonnage.objects.node_selectors import NO_EXECUTE, UNREACHABLE, Taint
+from tonnage.objects.requirements import NO_EXECUTE, UNREACHABLE, Taint
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import claim, volume
 

@@ -13,7 +13,7 @@ from tonnage.documents.schema import type_named
 from tonnage.documents.strategy import complete
 from tonnage.documents.validation import resources
 from tonnage.objects.document import Doc
-from tonnage.objects.node_selectors import NOT_READY, UNREACHABLE
+from tonnage.objects.requirements import NOT_READY, UNREACHABLE
 
 # What upstream's image parser accepts, as far as the tag depends on it: an optional registry host, a path of
 # lower-case words, a tag, a digest.

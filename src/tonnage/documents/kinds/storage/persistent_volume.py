@@ -19,7 +19,7 @@ from tonnage.documents.validation.resources import validate_basic_resource, vali
 from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects import field_rules as rules
 from tonnage.objects.core_v1 import BETA_STORAGE_CLASS
-from tonnage.objects.core_v1.node import BETA_REGION, BETA_ZONE, REGION, ZONE
+from tonnage.objects.core_v1.pod import BETA_REGION, BETA_ZONE, REGION, ZONE
 from tonnage.objects.document import Doc, copy, dig
 from tonnage.objects.field_errors import Errors, Wrong, forbidden, invalid, required, unsupported
 

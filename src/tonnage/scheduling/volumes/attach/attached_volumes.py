@@ -26,8 +26,7 @@ from tonnage.objects.storage_v1 import CSINode, StorageClass, VolumeAttachment
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ints, Mask, grown, row_numbers
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.cluster.storage import either
-from tonnage.scheduling.volumes.attach.volume_ids import VolumeId, id_of_claim, id_of_inline, id_of_volume
+from tonnage.scheduling.cluster.storage import VolumeId, either, id_of_claim, id_of_inline, id_of_volume
 
 NO_LIMIT: Final = 1 << 62
 """In a column of limits: larger than any count of volumes."""

@@ -19,8 +19,8 @@ from tonnage.objects.meta import Key
 from tonnage.objects.size_rules import problem_with_size_rules, rules_of, why_larger
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import in_topology
+from tonnage.scheduling.cluster.storage import id_of_claim
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
-from tonnage.scheduling.volumes.attach.volume_ids import id_of_claim
 from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING, class_names_in, identity, member_of, members_of
 from tonnage.scheduling.volumes.capacity.pools import Room
 from tonnage.scheduling.volumes.claim_sequences import claims_in_order

@@ -32,10 +32,10 @@ from tonnage.objects.core_v1 import PROVISIONED_BY, PersistentVolume, Persistent
 from tonnage.objects.core_v1.persistent_volume import (
     BIND_COMPLETED,
     SELECTED_NODE,
+    ObjectReference,
     PersistentVolumeClaimSpec,
     VolumeResourceRequirements,
 )
-from tonnage.objects.core_v1.volume import ObjectReference
 from tonnage.objects.meta import Key, StampedMeta, split_key
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.quantity import Quantity
