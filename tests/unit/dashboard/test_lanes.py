@@ -240,6 +240,17 @@ def test_a_refusal_that_is_told_late_does_not_keep_the_lane_of_a_running_pod_ope
     assert story.lane().done
 
 
+@pytest.mark.parametrize(("action", "kind"), [("Scheduling", "event"), ("Binding", "rebuilding")])
+def test_a_volume_that_finds_no_node_is_not_being_rebuilt(story: Story, action: str, kind: str):
+    """The scheduler says so with its decision to place the pod anew; the pod was refused."""
+    story.at(0.2, story.pod(), claim("data"))
+    story.at(0.5, story.pod(status=refused("0/2 nodes are available")))
+    told = event("e1", "CapacityAwareRescheduling", "", seconds=1, about="PersistentVolumeClaim", of="data")
+    story.hear(convert(Event, {**to_doc(told), "action": action}))
+    assert story.lane().steps[-1].kind == kind
+    assert story.lane().steps[story.lane().headline].kind == ("refused" if kind == "event" else "rebuilding")
+
+
 def test_an_event_happened_when_it_says_not_when_it_was_written_down(story: Story):
     story.at(0.2, story.pod())
     told = event("e1", "BackOff", "Back-off pulling image", seconds=5)

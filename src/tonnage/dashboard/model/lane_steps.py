@@ -263,6 +263,8 @@ def event_at(event: Event) -> datetime | None:
 
 def event_step(event: Event, now: datetime) -> PodStep:
     about, kind = event.involved_object, EVENT_KINDS.get(event.reason, "event")
+    if kind == "rebuilding" and event.action == "Scheduling":
+        kind = "event"  # the volume may be rebuilt elsewhere, but no node fits its pod now: nothing moves
     text = event.message if kind != "event" else f"{event.reason}: {event.message}"
     return PodStep(
         at=event_at(event) or now,
