@@ -10,11 +10,13 @@ Long work shows its progress on stderr, and only if stderr is a terminal. Ctrl-C
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
@@ -23,6 +25,9 @@ from tonnage.printable import printable, printable_json, printable_lines, text
 
 if TYPE_CHECKING:
     from tonnage.whatif.page import TextPage
+
+GAP: Final = " " * 3
+"""Between two columns."""
 
 
 def say(kind: str, sentence: str) -> None:
@@ -41,11 +46,18 @@ def echo(text: str, *, err: bool = False) -> None:
 
 
 def columns(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """The lines of a plain table. Cells are made printable."""
+    """The lines of a plain table. Cells are made printable. Where a terminal is narrower than the table, the last cell
+    of each row stands below the others."""
     lines = [head, *([printable(cell) for cell in row] for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+    is_narrow = sum(widths) + len(GAP) * (len(head) - 1) > room
     for line in lines:
-        yield "   ".join(map(str.ljust, line, widths)).rstrip()
+        if is_narrow:
+            yield GAP.join(map(str.ljust, line[:-1], widths)).rstrip()
+            yield from textwrap.wrap(line[-1], room, initial_indent=GAP, subsequent_indent=GAP)
+        else:
+            yield GAP.join(map(str.ljust, line, widths)).rstrip()
 
 
 def written(write: Callable[[], object]) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from tonnage.cli import COMMANDS, cli, kubectl_main, main
 from tonnage.cli.commands import EXAMPLES, GROUPS, examples_of
+from tonnage.cli.output import columns
 
 
 def told(monkeypatch, capsys, *arguments: str, run=main) -> tuple[int, str, str]:
@@ -162,3 +163,17 @@ def test_as_a_plugin_of_kubectl_help_says_how_it_is_called(monkeypatch, capsys):
     assert out.startswith("Usage: kubectl tonnage version [OPTIONS]")
     assert examples_of("version", "kubectl tonnage").splitlines()[-1] == "  kubectl tonnage version -o json"
     assert told(monkeypatch, capsys, "vesrion", run=kubectl_main)[2].endswith("hint: did you mean 'version'?\n")
+
+
+@pytest.mark.parametrize(("width", "is_narrow"), [(60, True), (200, False)])
+def test_where_a_table_is_wider_than_the_terminal_the_last_cell_stands_below_the_others(monkeypatch, width, is_narrow):
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    rows = [("claims-are-packed-jointly", "all claims of a pod have to fit into the pools of a node together")]
+    lines = list(columns(("STORY", "WHAT IT SHOWS"), rows))
+    assert max(map(len, lines)) <= width
+    if is_narrow:
+        below = ["   all claims of a pod have to fit into the pools of a node", "   together"]
+        assert lines == ["STORY", "   WHAT IT SHOWS", "claims-are-packed-jointly", *below]
+    else:
+        assert lines == ["STORY                       WHAT IT SHOWS", "   ".join(rows[0])]

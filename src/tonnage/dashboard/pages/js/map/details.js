@@ -25,7 +25,7 @@ export function nodeDetails(fact, state, bars, scaleOf, {isLive = true} = {}) {
     signList(fact.signs),
     row.taints?.length ? el("p", {class: "quiet"}, "Taints: ", el("bdi", {}, row.taints.join(", "))) : null,
     section("Pools", bars, scaleWords(fact.bars, scaleOf), whyStale(fact).map(why => el("p", {class: "trouble"}, "stale: ", el("bdi", {}, why)))),
-    fact.told.length ? section("Capacity objects", table(["class", "free", "largest volume", "told"], fact.told.map(capacityCells))) : null,
+    fact.told.length ? section("Capacity objects", table(["class", "free", "largest volume", "reported"], fact.told.map(capacityCells))) : null,
     entries.length ? section("Kept back", el("ul", {class: "kept-list"}, entries.map(entry => keptItem(entry, isLive)))) : null,
     row.slots?.length ? section("Attach slots", row.slots.map(slotsElement)) : null,
     claimList("On their way here", fact.coming, state),
