@@ -106,6 +106,8 @@ CONFIGURED = (
             'scheduler.config.apiVersion is "v1": it must be kubescheduler.config.k8s.io/v1',
         ),
         (f"{CONFIGURED},scheduler.config.profile=x", "scheduler.config.profile is not a field of"),
+        (f"{CONFIGURED},scheduler.config.profiles=5", "scheduler.config.profiles: Invalid type. Expected: array"),
+        (f"{CONFIGURED},scheduler.config.profiles[0]=a", "scheduler.config.profiles.0: Invalid type. Expected: object"),
         (f"{CONFIGURED},scheduler.config.extenders[0].urlPrefix=x", "Tonnage has no extenders"),
         (
             f"{CONFIGURED},scheduler.config.profiles[0].schedulerName=a,scheduler.config.profiles[1].schedulerName=a",
