@@ -19,6 +19,7 @@ from tonnage.clock import format_duration
 from tonnage.gates import Gates
 from tonnage.objects.field_errors import Errors, duplicate, invalid
 from tonnage.objects.meta import Record
+from tonnage.scheduling.configuration import strict_decoding
 from tonnage.scheduling.configuration.plugin_args import GROUP_VERSION
 from tonnage.scheduling.configuration.profile import (
     DEFAULT_SCHEDULER_NAME,
@@ -35,31 +36,21 @@ from tonnage.scheduling.configuration.profile import (
     resolved,
 )
 from tonnage.scheduling.configuration.profile_plugins import KnownPlugin, catalogue_with
-from tonnage.scheduling.configuration.strict_decoding import (
-    ConfigurationError,
-    Int64,
-    Problem,
-    Problems,
-    Seconds,
-    Section,
-    document_of,
-    read,
-)
 
 
-class LeaderElection(Section):
+class LeaderElection(strict_decoding.Section):
     """Leader election: the scheduler that holds the Lease works, and renews it every `retry_period_s`."""
 
     leader_elect: bool = True
-    lease_duration_s: Seconds = msgspec.field(name="leaseDuration", default=15.0)
-    renew_deadline_s: Seconds = msgspec.field(name="renewDeadline", default=10.0)
-    retry_period_s: Seconds = msgspec.field(name="retryPeriod", default=2.0)
+    lease_duration_s: strict_decoding.Seconds = msgspec.field(name="leaseDuration", default=15.0)
+    renew_deadline_s: strict_decoding.Seconds = msgspec.field(name="renewDeadline", default=10.0)
+    retry_period_s: strict_decoding.Seconds = msgspec.field(name="retryPeriod", default=2.0)
     resource_lock: str = "leases"
     resource_name: str = "kube-scheduler"
     resource_namespace: str = "kube-system"
 
 
-class ClientConnection(Section):
+class ClientConnection(strict_decoding.Section):
     """How to reach the API server; an empty `kubeconfig` means the one inside a cluster. Defaults are kube-scheduler's,
     so that a file means the same. `RequestLimits` has the limits if the file sets none."""
 
@@ -90,7 +81,7 @@ class RequestLimits(Record):
         return RequestLimits(burst=client_connection.burst) if given.get("burst") else RequestLimits()
 
 
-class SchedulerSettings(Section):
+class SchedulerSettings(strict_decoding.Section):
     """The settings of a file that a configuration in force has as well."""
 
     parallelism: int = 16
@@ -99,8 +90,8 @@ class SchedulerSettings(Section):
     enable_profiling: bool = True
     enable_contention_profiling: bool | None = None
     percentage_of_nodes_to_score: int | None = None
-    pod_initial_backoff_seconds: Int64 = 1
-    pod_max_backoff_seconds: Int64 = 10
+    pod_initial_backoff_seconds: strict_decoding.Int64 = 1
+    pod_max_backoff_seconds: strict_decoding.Int64 = 10
 
 
 class ConfigurationFile(SchedulerSettings):
@@ -148,7 +139,7 @@ def _zeros_replaced(given: Any, default: Any) -> Any:
     )
 
 
-def rule_problems(file: ConfigurationFile, args: Sequence[Sequence[Any]], gates: Gates) -> Problems:
+def rule_problems(file: ConfigurationFile, args: Sequence[Sequence[Any]], gates: Gates) -> strict_decoding.Problems:
     """Mirrors ValidateKubeSchedulerConfiguration."""
     errors: Errors = []
     if file.client_connection.burst < 0:
@@ -175,7 +166,7 @@ def rule_problems(file: ConfigurationFile, args: Sequence[Sequence[Any]], gates:
     if file.extenders:
         told = "extenders: Forbidden: extenders are not supported"
         remedy = "take the section away; what an extender decides can be decided by a plugin in Python"
-        problems.append(Problem("extenders", list(file.extenders), told, remedy))
+        problems.append(strict_decoding.Problem("extenders", list(file.extenders), told, remedy))
     return problems
 
 
@@ -224,11 +215,11 @@ def parse(
     """Read a configuration, YAML or JSON; errors call it `source`. Raises ConfigurationError. `known_plugins`: foreign
     plugins that profiles may name."""
     gates = gates or Gates()
-    problems: Problems = []
+    problems: strict_decoding.Problems = []
     notes: list[str] = []
-    doc = document_of(text, problems, notes)
+    doc = strict_decoding.document_of(text, problems, notes)
     refuse(source, _head_problems(doc) if doc is not None or not problems else problems)
-    file = read(ConfigurationFile, doc, "", problems)
+    file = strict_decoding.read(ConfigurationFile, doc, "", problems)
     args = [read_args(profile, f"profiles[{idx}]", gates, problems) for idx, profile in enumerate(file.profiles)]
     refuse(source, problems)
     configuration = _in_force(file, args, source, known_plugins, gates, notes)
@@ -242,27 +233,27 @@ def default_configuration(*, known_plugins: Iterable[KnownPlugin] = (), gates: G
     return _in_force(ConfigurationFile(), [], "the default configuration", known_plugins, gates or Gates(), [])
 
 
-def refuse(file: str, problems: Sequence[Problem]) -> None:
+def refuse(file: str, problems: Sequence[strict_decoding.Problem]) -> None:
     """Raise ConfigurationError if there is any problem."""
     if problems:
-        raise ConfigurationError(file, problems)
+        raise strict_decoding.ConfigurationError(file, problems)
 
 
-def _head_problems(doc: Any) -> Problems:
+def _head_problems(doc: Any) -> strict_decoding.Problems:
     """Problems of a file that is empty or of another kind."""
     remedy = f"write apiVersion: {GROUP_VERSION} and kind: {KIND}"
     if not isinstance(doc, dict):
         found = "the file is empty" if doc is None else "the file holds a list or plain text, not fields"
-        return [Problem("", doc, found, remedy)]
+        return [strict_decoding.Problem("", doc, found, remedy)]
     version, kind = doc.get("apiVersion"), doc.get("kind")
     if not kind:
-        return [Problem("kind", kind, "Object 'Kind' is missing", remedy)]
+        return [strict_decoding.Problem("kind", kind, "Object 'Kind' is missing", remedy)]
     if not version:
-        return [Problem("apiVersion", version, "Object 'apiVersion' is missing", remedy)]
+        return [strict_decoding.Problem("apiVersion", version, "Object 'apiVersion' is missing", remedy)]
     if (version, kind) == (GROUP_VERSION, KIND):
         return []
     wrong = ("kind", kind) if version == GROUP_VERSION else ("apiVersion", version)
-    return [Problem(*wrong, f'no kind "{kind}" is registered for version "{version}"', remedy)]
+    return [strict_decoding.Problem(*wrong, f'no kind "{kind}" is registered for version "{version}"', remedy)]
 
 
 def _in_force(
@@ -278,7 +269,7 @@ def _in_force(
     args = args or [()]
     refuse(source, rule_problems(file, args, gates))
 
-    problems: Problems = []
+    problems: strict_decoding.Problems = []
     profiles: list[ResolvedProfile] = []
     for idx, profile in enumerate(file.profiles):
         profiles.append(resolved(profile, args[idx], f"profiles[{idx}]", catalogue, gates, problems))

@@ -29,21 +29,16 @@ from tonnage.gates import Gates
 from tonnage.objects.core_v1 import NodeAffinity, TopologySpreadConstraint
 from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, required, unsupported
 from tonnage.objects.field_rules import validate_label_name
-from tonnage.scheduling.configuration.plugin_args_rules import (
-    MAX_SHAPE_SCORE,
-    ResourceSpec,
-    UtilizationShapePoint,
-    constraint_errors,
-    node_affinity_errors,
-    resource_errors,
-    shape_errors,
-)
+from tonnage.scheduling.configuration import plugin_args_rules
 from tonnage.scheduling.configuration.strict_decoding import Int64, Seconds, Section
 
 GROUP_VERSION = "kubescheduler.config.k8s.io/v1"
 
-CPU_AND_MEMORY = (ResourceSpec(name="cpu"), ResourceSpec(name="memory"))
-MOST_FREE_FIRST = (UtilizationShapePoint(utilization=0, score=MAX_SHAPE_SCORE), UtilizationShapePoint(utilization=100))
+CPU_AND_MEMORY = (plugin_args_rules.ResourceSpec(name="cpu"), plugin_args_rules.ResourceSpec(name="memory"))
+MOST_FREE_FIRST = (
+    plugin_args_rules.UtilizationShapePoint(utilization=0, score=plugin_args_rules.MAX_SHAPE_SCORE),
+    plugin_args_rules.UtilizationShapePoint(utilization=100),
+)
 _LIMITS: Mapping[str, tuple[float, float, str]] = {
     "minCandidateNodesPercentage": (0, 100, "not in valid range [0, 100]"),
     "minCandidateNodesAbsolute": (0, math.inf, "not in valid range [0, inf)"),
@@ -114,14 +109,14 @@ class NodeAffinityArgs(PluginArgs):
     def errors(self, path: str, gates: Gates) -> Errors:
         if self.added_affinity is None:
             return []
-        return node_affinity_errors(self.added_affinity, f"{path}.addedAffinity")
+        return plugin_args_rules.node_affinity_errors(self.added_affinity, f"{path}.addedAffinity")
 
 
 class NodeResourcesBalancedAllocationArgs(PluginArgs):
     """The resources that should be used evenly."""
 
     plugin = "NodeResourcesBalancedAllocation"
-    resources: tuple[ResourceSpec, ...] = ()
+    resources: tuple[plugin_args_rules.ResourceSpec, ...] = ()
 
     def with_defaults(self, gates: Gates) -> Self:
         return msgspec.structs.replace(self, resources=_weighted(self.resources))
@@ -142,14 +137,14 @@ class NodeResourcesBalancedAllocationArgs(PluginArgs):
 class RequestedToCapacityRatioParam(Section):
     """The score by utilization, on straight lines between points."""
 
-    shape: tuple[UtilizationShapePoint, ...] = ()
+    shape: tuple[plugin_args_rules.UtilizationShapePoint, ...] = ()
 
 
 class ScoringStrategy(Section):
     """How a node's resources become a score; the ratio is only for RequestedToCapacityRatio."""
 
     type: str = ""
-    resources: tuple[ResourceSpec, ...] = ()
+    resources: tuple[plugin_args_rules.ResourceSpec, ...] = ()
     requested_to_capacity_ratio: RequestedToCapacityRatioParam | None = None
 
 
@@ -185,7 +180,7 @@ class NodeResourcesFitArgs(PluginArgs):
         errors: Errors = []
         if strategy.type not in _STRATEGIES:
             errors.append(unsupported(f"{path}.type", strategy.type, _STRATEGIES))
-        errors += resource_errors(strategy.resources, f"{path}.resources")
+        errors += plugin_args_rules.resource_errors(strategy.resources, f"{path}.resources")
         ratio, ratio_path = strategy.requested_to_capacity_ratio, f"{path}.requestedToCapacityRatio"
         if strategy.type != "RequestedToCapacityRatio":
             if ratio is not None:
@@ -193,7 +188,7 @@ class NodeResourcesFitArgs(PluginArgs):
         elif ratio is None:
             errors.append(required(ratio_path, "must be specified when type is RequestedToCapacityRatio"))
         else:
-            errors += shape_errors(ratio.shape, f"{ratio_path}.shape")
+            errors += plugin_args_rules.shape_errors(ratio.shape, f"{ratio_path}.shape")
         return errors
 
 
@@ -214,7 +209,7 @@ class PodTopologySpreadArgs(PluginArgs):
         elif self.defaulting_type == "System" and self.default_constraints:
             told = "when .defaultConstraints are not empty"
             errors.append(invalid(f"{path}.defaultingType", self.defaulting_type, told))
-        return [*errors, *constraint_errors(self.default_constraints, f"{path}.defaultConstraints")]
+        return [*errors, *plugin_args_rules.constraint_errors(self.default_constraints, f"{path}.defaultConstraints")]
 
 
 class VolumeBindingArgs(PluginArgs):
@@ -225,7 +220,7 @@ class VolumeBindingArgs(PluginArgs):
 
     plugin = "VolumeBinding"
     bind_timeout_seconds: Int64 = 600
-    shape: tuple[UtilizationShapePoint, ...] | None = None
+    shape: tuple[plugin_args_rules.UtilizationShapePoint, ...] | None = None
 
     def with_defaults(self, gates: Gates) -> Self:
         if self.shape or not gates.StorageCapacityScoring:
@@ -235,7 +230,7 @@ class VolumeBindingArgs(PluginArgs):
     def errors(self, path: str, gates: Gates) -> Errors:
         errors = super().errors(path, gates)
         if gates.StorageCapacityScoring:
-            return [*errors, *shape_errors(self.shape or (), f"{path}.shape")]
+            return [*errors, *plugin_args_rules.shape_errors(self.shape or (), f"{path}.shape")]
         if self.shape is not None:
             # Refused, so that it does not take effect unexpectedly when the gate is switched on.
             told = "unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring"
@@ -252,7 +247,7 @@ class DynamicResourcesArgs(PluginArgs):
     binding_timeout_s: Seconds | None = msgspec.field(name="bindingTimeout", default=600.0)
 
 
-def _weighted(resources: tuple[ResourceSpec, ...]) -> tuple[ResourceSpec, ...]:
+def _weighted(resources: tuple[plugin_args_rules.ResourceSpec, ...]) -> tuple[plugin_args_rules.ResourceSpec, ...]:
     """CPU and memory if none are named; a weight of 0 means 1."""
     if not resources:
         return CPU_AND_MEMORY

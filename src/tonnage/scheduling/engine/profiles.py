@@ -26,54 +26,25 @@ from typing import Any
 import numpy as np
 
 from tonnage import logs
+from tonnage.scheduling import framework
 from tonnage.scheduling.cluster.cluster import Cluster, row_about
 from tonnage.scheduling.cluster.columns import Mask, Rows, only_row, row_count
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.decision.scheduling_cycle import Decider, Pipeline
 from tonnage.scheduling.events import EVERY_EVENT, ActionType, ClusterEvent, EventResource
-from tonnage.scheduling.framework import (
-    BindPlugin,
-    Code,
-    Cycle,
-    EventHint,
-    FilterPlugin,
-    Handle,
-    PermitPlugin,
-    Plugin,
-    PostBindPlugin,
-    PostFilterPlugin,
-    PreBindPlugin,
-    PreEnqueuePlugin,
-    PreFilterPlugin,
-    PreScorePlugin,
-    QueueSortPlugin,
-    ReservePlugin,
-    ScorePlugin,
-    Status,
-)
 from tonnage.scheduling.plugins.inter_pod_affinity import InterPodAffinity
 from tonnage.scheduling.plugins.node_resources import NodePorts, NodeResourcesFit
 from tonnage.scheduling.plugins.pod_and_node import NodeAffinity, OutOfScope, PrioritySort
 from tonnage.scheduling.plugins.registry import FACTORIES
 from tonnage.scheduling.plugins.volume_binding import VolumeBinding
 from tonnage.scheduling.preemption.ranked_residents import RankedResidents
-from tonnage.scheduling.queue.waiting_pods import (
-    MayHelp,
-    Needs,
-    Needy,
-    Offer,
-    QueuedPod,
-    QueueingRules,
-    SortKey,
-    WakingRules,
-    by_priority,
-)
+from tonnage.scheduling.queue import waiting_pods
 
 _log = logs.logger("tonnage.scheduler")
 
 
-def unfailing_sort_key(plugin: QueueSortPlugin) -> SortKey:
+def unfailing_sort_key(plugin: framework.QueueSortPlugin) -> waiting_pods.SortKey:
     """The plugin's `sort_key`, wrapped so that it never raises and its keys always compare. A pod without a key comes
     last; keys that cannot be compared are equal."""
 
@@ -106,27 +77,27 @@ class Assembled:
     scheduler_name: str
     decider: Decider
     pipeline: Pipeline
-    rules: QueueingRules
-    sort_key: SortKey
+    rules: waiting_pods.QueueingRules
+    sort_key: waiting_pods.SortKey
     sorts_by_priority: bool
     """True for PrioritySort; False for a foreign QueueSort plugin."""
-    post_filter: tuple[PostFilterPlugin, ...]
-    reserve: tuple[ReservePlugin, ...]
-    permit: tuple[PermitPlugin, ...]
-    pre_bind: tuple[PreBindPlugin, ...]
-    bind: tuple[BindPlugin, ...]
-    post_bind: tuple[PostBindPlugin, ...]
-    plugins: tuple[Plugin, ...]
+    post_filter: tuple[framework.PostFilterPlugin, ...]
+    reserve: tuple[framework.ReservePlugin, ...]
+    permit: tuple[framework.PermitPlugin, ...]
+    pre_bind: tuple[framework.PreBindPlugin, ...]
+    bind: tuple[framework.BindPlugin, ...]
+    post_bind: tuple[framework.PostBindPlugin, ...]
+    plugins: tuple[framework.Plugin, ...]
     """All plugins, without duplicates."""
     left_out: Mapping[str, str]
 
 
 def assemble(profile: ResolvedProfile, rng: random.Random) -> Assembled:
     """Create the plugins of a profile."""
-    made: dict[str, Plugin] = {}
+    made: dict[str, framework.Plugin] = {}
     left_out: dict[str, str] = dict(profile.left_out)
 
-    def plugin_named(name: str) -> Plugin | None:
+    def plugin_named(name: str) -> framework.Plugin | None:
         if name in made or name in left_out:
             return made.get(name)
         if name in FACTORIES:
@@ -145,45 +116,47 @@ def assemble(profile: ResolvedProfile, rng: random.Random) -> Assembled:
     def plain(point: str, kind: Any) -> Any:
         return tuple(plugin for plugin, _ in at(point, kind))
 
-    filters: tuple[FilterPlugin, ...] = plain("filter", FilterPlugin)
+    filters: tuple[framework.FilterPlugin, ...] = plain("filter", framework.FilterPlugin)
     are_ours = all(each.node_only or each.name in FACTORIES for each in filters)
     sums = next((each for each in filters if are_ours and isinstance(each, NodeResourcesFit)), None)
     before_sums = filters[: filters.index(sums)] if sums is not None else ()
     pipeline = Pipeline(
-        pre_filter=(OutOfScope(), *plain("preFilter", PreFilterPlugin)),
+        pre_filter=(OutOfScope(), *plain("preFilter", framework.PreFilterPlugin)),
         filter=filters,
-        pre_score=plain("preScore", PreScorePlugin),
-        score=at("score", ScorePlugin),
-        preferring=tuple(plugin for plugin in plain("score", ScorePlugin) if isinstance(plugin, VolumeBinding)),
+        pre_score=plain("preScore", framework.PreScorePlugin),
+        score=at("score", framework.ScorePlugin),
+        preferring=tuple(
+            plugin for plugin in plain("score", framework.ScorePlugin) if isinstance(plugin, VolumeBinding)
+        ),
         sums=sums,
         ports=next((before_sum for before_sum in before_sums if isinstance(before_sum, NodePorts)), None),
     )
-    sorts = plain("queueSort", QueueSortPlugin)
+    sorts = plain("queueSort", framework.QueueSortPlugin)
     sorts_by_priority = not sorts or type(sorts[0]) is PrioritySort
-    pre_enqueue = plain("preEnqueue", PreEnqueuePlugin)
+    pre_enqueue = plain("preEnqueue", framework.PreEnqueuePlugin)
     assembled = Assembled(
         scheduler_name=profile.scheduler_name,
         decider=Decider(pipeline, rng),
         pipeline=pipeline,
-        sort_key=by_priority if sorts_by_priority else unfailing_sort_key(sorts[0]),
+        sort_key=waiting_pods.by_priority if sorts_by_priority else unfailing_sort_key(sorts[0]),
         sorts_by_priority=sorts_by_priority,
-        post_filter=plain("postFilter", PostFilterPlugin),
-        reserve=plain("reserve", ReservePlugin),
-        permit=plain("permit", PermitPlugin),
-        pre_bind=plain("preBind", PreBindPlugin),
-        bind=plain("bind", BindPlugin),
-        post_bind=plain("postBind", PostBindPlugin),
+        post_filter=plain("postFilter", framework.PostFilterPlugin),
+        reserve=plain("reserve", framework.ReservePlugin),
+        permit=plain("permit", framework.PermitPlugin),
+        pre_bind=plain("preBind", framework.PreBindPlugin),
+        bind=plain("bind", framework.BindPlugin),
+        post_bind=plain("postBind", framework.PostBindPlugin),
         # After all plugins were created, in the order of these lines.
-        rules=QueueingRules(pre_enqueue, {name: _events_of(plugin) for name, plugin in made.items()}),
+        rules=waiting_pods.QueueingRules(pre_enqueue, {name: _events_of(plugin) for name, plugin in made.items()}),
         plugins=tuple(made.values()),
         left_out=left_out,
     )
     for plugin in assembled.plugins:
-        plugin.connect(Handle(assembled.decider, rng))
+        plugin.connect(framework.Handle(assembled.decider, rng))
     return assembled
 
 
-def _events_of(plugin: Plugin) -> tuple[EventHint, ...]:
+def _events_of(plugin: framework.Plugin) -> tuple[framework.EventHint, ...]:
     """The events of a plugin; every event if it fails to say."""
     try:
         found = tuple(plugin.events())
@@ -200,7 +173,7 @@ _log = logs.logger("tonnage.scheduler")
 _UNKNOWN_PRIORITY = -(1 << 63)
 
 
-class EngineWaking(WakingRules):
+class EngineWaking(waiting_pods.WakingRules):
     """The waking rules of a queue whose pods these profiles place on this cluster."""
 
     def __init__(self, cluster: Cluster, profiles: Mapping[str, Assembled]) -> None:
@@ -235,7 +208,7 @@ class EngineWaking(WakingRules):
 
     # -- rows of an event ---------------------------------------------------------------------------------------------
 
-    def reach(self, profile: str, plugin: str, event: ClusterEvent, changed: Any) -> MayHelp | None:
+    def reach(self, profile: str, plugin: str, event: ClusterEvent, changed: Any) -> waiting_pods.MayHelp | None:
         found = self._plugins[profile].get(plugin)
         if found is None:
             return None
@@ -246,15 +219,15 @@ class EngineWaking(WakingRules):
             return None
         return None if rows is None else partial(self._may_pass, profile, found, rows)
 
-    def _may_pass(self, profile: str, plugin: Plugin, rows: Rows, queued: QueuedPod) -> bool:
+    def _may_pass(self, profile: str, plugin: framework.Plugin, rows: Rows, queued: waiting_pods.QueuedPod) -> bool:
         """True if some row is refused by none of the row-local plugins that refused the pod before."""
         if not row_count(rows):
             return False
         resolvable = not self.may_preempt(profile, queued.info)
         known, others = self._plugins[profile], sorted(queued.unschedulable_plugins - {plugin.name})
-        cycle, passing = Cycle(queued.info, self._cluster), np.ones(row_count(rows), dtype=np.bool_)
+        cycle, passing = framework.Cycle(queued.info, self._cluster), np.ones(row_count(rows), dtype=np.bool_)
         for each in (plugin, *(known.get(name) for name in others)):
-            if isinstance(each, FilterPlugin) and each.row_local:
+            if isinstance(each, framework.FilterPlugin) and each.row_local:
                 passing &= ~refused_rows(each, cycle, rows, resolvable=resolvable)
                 if not passing.any():
                     return False
@@ -262,21 +235,21 @@ class EngineWaking(WakingRules):
 
     # -- needs and offers ---------------------------------------------------------------------------------------------
 
-    def needs(self, profile: str, plugin: str, pod: PodInfo, refused_by: frozenset[str]) -> Needy | None:
+    def needs(self, profile: str, plugin: str, pod: PodInfo, refused_by: frozenset[str]) -> waiting_pods.Needy | None:
         """NodeResourcesFit's events are about one node: a pod that was also refused for labels needs these too."""
         found = self._saying_needs(profile, plugin)
         told = found.needs(pod, self._cluster) if found is not None else None
         if told is None:
             return None
-        needs: Needs = told
+        needs: waiting_pods.Needs = told
         if isinstance(found, NodeResourcesFit):
             is_selected = isinstance(self._plugins[profile].get(NodeAffinity.name), NodeAffinity)
             selector = pod.pod.spec.node_selector if is_selected and NodeAffinity.name in refused_by else {}
             label = next(iter(selector.items()), None)
             needs = {(label, what): amount for what, amount in needs.items()}
-        return Needy(needs, pod.priority if self._preempts(profile, pod) else None)
+        return waiting_pods.Needy(needs, pod.priority if self._preempts(profile, pod) else None)
 
-    def offer(self, profile: str, plugin: str, event: ClusterEvent, old: Any, new: Any) -> Offer | None:
+    def offer(self, profile: str, plugin: str, event: ClusterEvent, old: Any, new: Any) -> waiting_pods.Offer | None:
         found = self._saying_needs(profile, plugin)
         amounts = found.offer(self._cluster, event, old, new) if found is not None else None
         if amounts is None:
@@ -287,7 +260,7 @@ class EngineWaking(WakingRules):
             node = self._cluster.nodes[row] if row >= 0 else None
             labels = (None, *node.metadata.labels.items()) if node is not None else (None,)
             amounts = {(label, what): amount for what, amount in amounts.items() for label in labels}
-        return Offer(amounts, self._lowest_priority())
+        return waiting_pods.Offer(amounts, self._lowest_priority())
 
     def _saying_needs(self, profile: str, plugin: str) -> NodeResourcesFit | VolumeBinding | InterPodAffinity | None:
         """The plugin, if it says what a refused pod needs. A subclass may judge otherwise, so it does not count."""
@@ -311,13 +284,15 @@ class EngineWaking(WakingRules):
         return self._cluster.index(RankedResidents).lowest
 
 
-def refused_rows(plugin: FilterPlugin, cycle: Cycle, rows: Rows, *, resolvable: bool = True) -> Mask:
+def refused_rows(
+    plugin: framework.FilterPlugin, cycle: framework.Cycle, rows: Rows, *, resolvable: bool = True
+) -> Mask:
     """A mask over `rows`: True where a plugin refuses the pod; without `resolvable`, where preemption cannot help."""
     nowhere = np.zeros(row_count(rows), dtype=np.bool_)
-    if isinstance(plugin, PreFilterPlugin):
+    if isinstance(plugin, framework.PreFilterPlugin):
         status = plugin.pre_filter(cycle)
-        if isinstance(status, Status) and (status.code is Code.SKIP or not status.is_success):
-            return nowhere | (status.is_rejection and (resolvable or status.code is Code.UNRESOLVABLE))
+        if isinstance(status, framework.Status) and (status.code is framework.Code.SKIP or not status.is_success):
+            return nowhere | (status.is_rejection and (resolvable or status.code is framework.Code.UNRESOLVABLE))
     judged = plugin.filter(cycle, rows)
     if judged is None:
         return nowhere
@@ -325,7 +300,7 @@ def refused_rows(plugin: FilterPlugin, cycle: Cycle, rows: Rows, *, resolvable: 
     return refused if resolvable else refused & judged.unresolvable
 
 
-def of_nodes(plugin: FilterPlugin) -> bool:
+def of_nodes(plugin: framework.FilterPlugin) -> bool:
     """True if a filter reads only the pod and the node: no other event can change its answer."""
     masks = [mask for mask, _ in plugin.events()]
     return plugin.row_local and all(

@@ -24,6 +24,7 @@ from typing import Any, Final
 import numpy as np
 
 from tonnage.objects.core_v1 import Node, Pod
+from tonnage.scheduling import framework
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ids, Ints, Mask, Rows
 from tonnage.scheduling.cluster.pod_info import PodInfo, fingerprint
@@ -31,19 +32,6 @@ from tonnage.scheduling.cluster.pod_matching import Labels
 from tonnage.scheduling.configuration.plugin_args import InterPodAffinityArgs
 from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.events import SKIP as QUEUE_SKIP
-from tonnage.scheduling.framework import (
-    MAX_SCORE,
-    SKIP,
-    Cycle,
-    EventHint,
-    FilterPlugin,
-    Judgement,
-    PreFilterPlugin,
-    PreScorePlugin,
-    ScorePlugin,
-    Status,
-    unresolvable,
-)
 from tonnage.scheduling.spread.residents import (
     MAX_TERMS,
     NO_TERMS,
@@ -72,7 +60,9 @@ class _Rules:
     residents: dict[str, Mask] = field(default_factory=dict)
 
 
-class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
+class InterPodAffinity(
+    framework.PreFilterPlugin, framework.FilterPlugin, framework.PreScorePlugin, framework.ScorePlugin
+):
     name = "InterPodAffinity"
     normalizes = True
     reasons = (
@@ -114,18 +104,20 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
 
     # -- filtering ----------------------------------------------------------------------------------------------------
 
-    def pre_filter(self, cycle: Cycle) -> Status | None:
+    def pre_filter(self, cycle: framework.Cycle) -> framework.Status | None:
         cluster, pod = cycle.cluster, cycle.pod
         if (count := terms_in(pod.pod)) > MAX_TERMS:
-            return unresolvable(f"the pod has {count} inter-pod affinity terms, of at most {MAX_TERMS} that are judged")
+            return framework.unresolvable(
+                f"the pod has {count} inter-pod affinity terms, of at most {MAX_TERMS} that are judged"
+            )
         terms = cycle.state[_TERMS] = terms_asked(pod) if count else NO_TERMS
         if terms is NO_TERMS and cluster.index(CarriedTerms).is_empty:
-            return SKIP  # most pods, in most clusters
+            return framework.SKIP  # most pods, in most clusters
         if terms.errors:
-            return unresolvable(f"parsing pod: {_joined(terms.errors)}")
+            return framework.unresolvable(f"parsing pod: {_joined(terms.errors)}")
         repelling = cluster.index(CarriedTerms).apart.concerning(pod, _namespace_labels(cycle))
         if not (terms.near or terms.apart or repelling):
-            return SKIP
+            return framework.SKIP
         rules = _Rules()
         if terms.near:
             self._allow_company(cycle, _settled(terms.near, cluster), rules.near)
@@ -136,7 +128,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         cycle.state[self.name] = rules
         return None
 
-    def _allow_company(self, cycle: Cycle, terms: Sequence[Term], near: dict[str, Mask]) -> None:
+    def _allow_company(self, cycle: framework.Cycle, terms: Sequence[Term], near: dict[str, Mask]) -> None:
         """Enter the topologies where the pod finds what it requires; all of them for the first pod of a series."""
         cluster = cycle.cluster
         company = _meant(cluster, terms).rows
@@ -149,7 +141,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             for allowed in near.values():
                 allowed[1:] = True
 
-    def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
+    def filter(self, cycle: framework.Cycle, rows: Rows) -> framework.Judgement | None:
         cluster, rules = cycle.cluster, cycle.state[self.name]
         bits = np.zeros(cluster.exists[rows].shape, dtype=np.int64)
         # Reverse order: the last one written is the one that comes first upstream.
@@ -159,24 +151,24 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             bits[forbidden[_ids(cluster, key)[rows]]] = _APART
         for key, allowed in rules.near.items():
             bits[~allowed[_ids(cluster, key)[rows]]] = _NEAR
-        return Judgement(bits, self.reasons, bits == _NEAR) if bits.any() else None
+        return framework.Judgement(bits, self.reasons, bits == _NEAR) if bits.any() else None
 
-    def passes_with_fewer_pods(self, cycle: Cycle) -> bool:
+    def passes_with_fewer_pods(self, cycle: framework.Cycle) -> bool:
         """True unless the pod has required affinity: the pods it needs may not go."""
         rules: _Rules = cycle.state[self.name]
         return not rules.near
 
     # -- scoring ------------------------------------------------------------------------------------------------------
 
-    def pre_score(self, cycle: Cycle) -> Status | None:
+    def pre_score(self, cycle: framework.Cycle) -> framework.Status | None:
         cluster, pod = cycle.cluster, cycle.pod
         terms: Terms | None = cycle.state.get(_TERMS)
         own = (terms if terms is not None else terms_asked(pod)).preferred
         if not own and self._args.ignore_preferred_terms_of_existing_pods:
-            return SKIP
+            return framework.SKIP
         carried = cluster.index(CarriedTerms)
         if not own and carried.is_empty:
-            return SKIP
+            return framework.SKIP
         namespace_labels = _namespace_labels(cycle)
         worth: dict[str, Floats] = {}
         for term in _settled(own, cluster):
@@ -187,28 +179,28 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             for theirs in carried.near.concerning(pod, namespace_labels):
                 _weigh(worth, cluster, theirs.term.topology_key, theirs.where, self._args.hard_pod_affinity_weight)
         if not worth:
-            return SKIP
+            return framework.SKIP
         cycle.state[_WORTH] = worth
         return None
 
-    def score(self, cycle: Cycle, rows: Rows) -> Ints:
+    def score(self, cycle: framework.Cycle, rows: Rows) -> Ints:
         total = np.zeros(cycle.cluster.exists[rows].shape)
         for key, by_value in cycle.state[_WORTH].items():
             total += by_value[_ids(cycle.cluster, key)[rows]]
         return total.astype(np.int64)
 
-    def normalize(self, cycle: Cycle, scores: Ints) -> Ints:
+    def normalize(self, cycle: framework.Cycle, scores: Ints) -> Ints:
         """100 * ((score - least) / (most - least)) in floating point, truncated to an integer; 0 if all are equal."""
         least, most = int(scores.min()), int(scores.max())
         if least == most:
             return np.zeros_like(scores)
-        scaled: Ints = (float(MAX_SCORE) * ((scores - least) / (most - least))).astype(np.int64)
+        scaled: Ints = (float(framework.MAX_SCORE) * ((scores - least) / (most - least))).astype(np.int64)
         return scaled
 
     def indexes(self) -> Iterable[type]:
         return (Residents, CarriedTerms)
 
-    def events(self) -> Iterable[EventHint]:
+    def events(self) -> Iterable[framework.EventHint]:
         pods = ActionType.ADD | ActionType.UPDATE_POD_LABEL | ActionType.DELETE
         nodes = ActionType.ADD | ActionType.UPDATE_NODE_LABEL
         return (
@@ -254,7 +246,7 @@ def _weigh(worth: dict[str, Floats], cluster: Cluster, key: str, where: RowCount
 # -- terms ------------------------------------------------------------------------------------------------------------
 
 
-def _namespace_labels(cycle: Cycle) -> Labels:
+def _namespace_labels(cycle: framework.Cycle) -> Labels:
     return cycle.cluster.namespaces.get(cycle.pod.namespace, _NO_LABELS)
 
 

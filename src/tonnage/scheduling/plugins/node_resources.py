@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tonnage.objects.core_v1 import Node, Pod
+from tonnage.scheduling import framework
 from tonnage.scheduling.cluster.cluster import Cluster, row_about
 from tonnage.scheduling.cluster.columns import (
     LARGE,
@@ -34,18 +35,6 @@ from tonnage.scheduling.configuration.plugin_args_rules import Shape, along
 from tonnage.scheduling.decision.nominated_room import PortsFilter, SumsAsked, SumsFilter
 from tonnage.scheduling.events import NODE_ADD, QUEUE, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.events import SKIP as NO_HELP
-from tonnage.scheduling.framework import (
-    MAX_SCORE,
-    SKIP,
-    Cycle,
-    EventHint,
-    Judgement,
-    PreFilterPlugin,
-    PreScorePlugin,
-    ScorePlugin,
-    Status,
-    refuse,
-)
 from tonnage.scheduling.plugins.pod_and_node import reach_of_row
 
 Use = tuple[int, Any, Any, Any]
@@ -54,7 +43,7 @@ most all. These are integers for one row, or arrays over rows."""
 
 
 def scored(
-    cycle: Cycle,
+    cycle: framework.Cycle,
     resources: tuple[tuple[str, int], ...],
     rows: Rows,
     formula: Callable[[Sequence[Use]], Any],
@@ -93,7 +82,7 @@ def _use(column: tuple[int, Ints, Ints, int], has: Any, in_use: Any, least: Call
 DEFAULT_RESOURCES = ((CPU, 1), (MEMORY, 1))
 
 
-class NodeResourcesFit(SumsFilter, ScorePlugin):
+class NodeResourcesFit(SumsFilter, framework.ScorePlugin):
     """Filters by real requests. Preemption cannot help a request that exceeds the whole node.
 
     Scores by strategy over the configured resources, with assumed requests for containers without any:
@@ -129,7 +118,7 @@ class NodeResourcesFit(SumsFilter, ScorePlugin):
         self._ignored = ignored
         self._ignored_groups = ignored_groups
 
-    def events(self) -> Iterable[EventHint]:
+    def events(self) -> Iterable[framework.EventHint]:
         pod_less = ClusterEvent(EventResource.POD, ActionType.DELETE | ActionType.UPDATE_POD_SCALE_DOWN)
         node_more = ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_ALLOCATABLE)
         return ((pod_less, self._room_made), (node_more, self._node_grown))
@@ -184,12 +173,14 @@ class NodeResourcesFit(SumsFilter, ScorePlugin):
     def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable:
         return pod.ordered_requests
 
-    def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
+    def filter(self, cycle: framework.Cycle, rows: Rows) -> framework.Judgement | None:
         if (row := only_row(rows)) >= 0 and _has_room(cycle.cluster, self.asked(cycle.pod), row):
             return None  # preemption asks about single rows, thousands of times
         return self.filter_beside(cycle, rows, {})
 
-    def filter_beside(self, cycle: Cycle, rows: Rows, taken: Mapping[str, Ints]) -> Judgement | None:
+    def filter_beside(
+        self, cycle: framework.Cycle, rows: Rows, taken: Mapping[str, Ints]
+    ) -> framework.Judgement | None:
         cluster, asked = cycle.cluster, self.asked(cycle.pod)
         bits: Ints = np.zeros(row_count(rows), dtype=np.int64)
         hopeless: Mask = np.zeros(row_count(rows), dtype=np.bool_)
@@ -205,9 +196,9 @@ class NodeResourcesFit(SumsFilter, ScorePlugin):
             if is_short.any():
                 bits |= is_short.astype(np.int64) << min(place, MAX_REASONS - 1)
                 hopeless |= (has < amount) & (name != PODS)
-        return Judgement(bits, reasons_for(asked), hopeless) if bits.any() else None
+        return framework.Judgement(bits, reasons_for(asked), hopeless) if bits.any() else None
 
-    def passes_with_fewer_pods(self, cycle: Cycle) -> bool:
+    def passes_with_fewer_pods(self, cycle: framework.Cycle) -> bool:
         return True
 
     def sums(self, pod: PodInfo) -> SumsAsked:
@@ -226,7 +217,7 @@ class NodeResourcesFit(SumsFilter, ScorePlugin):
             return False
         return is_extended(name) and (name in self._ignored or name.partition("/")[0] in self._ignored_groups)
 
-    def score(self, cycle: Cycle, rows: Rows) -> Ints:
+    def score(self, cycle: framework.Cycle, rows: Rows) -> Ints:
         return scored(cycle, self._resources, rows, self._formulas[self._strategy], with_assumed=True)
 
     def _allocated(self, found: Sequence[Use], *, least: bool) -> Any:
@@ -271,7 +262,7 @@ def _has_room(cluster: Cluster, asked: list[tuple[str, int]], row: int) -> bool:
     return True
 
 
-class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
+class NodeResourcesBalancedAllocation(framework.PreScorePlugin, framework.ScorePlugin):
     """Prefers nodes whose resources are used more evenly with the pod.
 
         evenness(f) = int((1 - std(f)) * 100),  f = use / allocatable of each resource, at most 1
@@ -286,14 +277,14 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
     def __init__(self, resources: tuple[tuple[str, int], ...] = DEFAULT_RESOURCES) -> None:
         self._resources = resources
 
-    def pre_score(self, cycle: Cycle) -> Status | None:
+    def pre_score(self, cycle: framework.Cycle) -> framework.Status | None:
         requests = cycle.pod.requests
         for name, _ in self._resources:
             if requests.get(name):
                 return None
-        return SKIP
+        return framework.SKIP
 
-    def score(self, cycle: Cycle, rows: Rows) -> Ints:
+    def score(self, cycle: framework.Cycle, rows: Rows) -> Ints:
         return scored(cycle, self._resources, rows, _balance, with_assumed=False)
 
 
@@ -301,7 +292,7 @@ def _balance(found: Sequence[Use]) -> Any:
     evenness: Callable[[Any], Any] = _evenness_at if not found or isinstance(found[0][1], int) else _evenness
     before, after = (evenness([(use[place], use[1]) for use in found]) for place in (2, 3))
     # Fractions of 0 to 1 deviate by at most 0.5: this is never negative, so rounding down truncates.
-    return MAX_SCORE // 2 + (MAX_SCORE // 2 + after - before) // 2
+    return framework.MAX_SCORE // 2 + (framework.MAX_SCORE // 2 + after - before) // 2
 
 
 def _evenness_at(uses: Sequence[tuple[int, int]]) -> int:
@@ -315,14 +306,14 @@ def _evenness_at(uses: Sequence[tuple[int, int]]) -> int:
     elif len(fractions) > 2:
         mean = reduce(add, fractions) / len(fractions)
         deviation = sqrt(reduce(add, [(fraction - mean) ** 2 for fraction in fractions]) / len(fractions))
-    return int((1 - deviation) * MAX_SCORE)
+    return int((1 - deviation) * framework.MAX_SCORE)
 
 
 def _evenness(uses: Sequence[tuple[Ints, Ints]]) -> Ints:
     """`_evenness_at` of many rows."""
     if len(uses) == 2 and all(has.all() for _, has in uses):  # nearly every profile and cluster
         first, second = (use / has for use, has in uses)
-        return ((1 - np.abs(first - second) / 2) * MAX_SCORE).astype(np.int64)
+        return ((1 - np.abs(first - second) / 2) * framework.MAX_SCORE).astype(np.int64)
     use, has = np.array(uses).swapaxes(0, 1)
     fractions = np.divide(use, has, out=np.zeros(has.shape), where=has > 0)
     counts = np.count_nonzero(has, axis=0)
@@ -332,36 +323,36 @@ def _evenness(uses: Sequence[tuple[Ints, Ints]]) -> Ints:
     ordered = np.sort(fractions, axis=0)  # a missing resource counts as 0
     of_two = (ordered[-1] - ordered[-2]) / 2 if len(uses) > 1 else np.zeros(len(counts))
     deviation = np.where(counts > 2, np.sqrt(squares / some), np.where(counts == 2, of_two, 0.0))
-    evenness: Ints = ((1 - deviation) * MAX_SCORE).astype(np.int64)
+    evenness: Ints = ((1 - deviation) * framework.MAX_SCORE).astype(np.int64)
     return evenness
 
 
-class NodePorts(PreFilterPlugin, PortsFilter):
+class NodePorts(framework.PreFilterPlugin, PortsFilter):
     name = "NodePorts"
     reach = reach_of_row
     row_local = True
     reason = "node(s) didn't have free ports for the requested pod ports"
 
-    def events(self) -> Iterable[EventHint]:
+    def events(self) -> Iterable[framework.EventHint]:
         return ((ClusterEvent(EventResource.POD, ActionType.DELETE), _port_freed), (NODE_ADD, None))
 
     def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable:
         return pod.host_ports
 
-    def pre_filter(self, cycle: Cycle) -> Status | None:
-        return None if cycle.pod.host_ports else SKIP
+    def pre_filter(self, cycle: framework.Cycle) -> framework.Status | None:
+        return None if cycle.pod.host_ports else framework.SKIP
 
-    def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
+    def filter(self, cycle: framework.Cycle, rows: Rows) -> framework.Judgement | None:
         ports = cycle.cluster.ports
         if (row := only_row(rows)) >= 0:
             is_taken = ports.is_in_conflict(cycle.pod.host_ports, row)
-            return refuse(np.array([True]), self.reason, unresolvable=False) if is_taken else None
+            return framework.refuse(np.array([True]), self.reason, unresolvable=False) if is_taken else None
         taken = ports.rows_in_conflict(cycle.pod.host_ports)
         if not taken:
             return None
-        return refuse(among(taken, rows, cycle.cluster.size), self.reason, unresolvable=False)
+        return framework.refuse(among(taken, rows, cycle.cluster.size), self.reason, unresolvable=False)
 
-    def passes_with_fewer_pods(self, cycle: Cycle) -> bool:
+    def passes_with_fewer_pods(self, cycle: framework.Cycle) -> bool:
         return True
 
 
@@ -380,7 +371,7 @@ _HIGH_PER_CONTAINER = 1000 * _MB
 _REMEMBERED = 64
 
 
-class ImageLocality(ScorePlugin):
+class ImageLocality(framework.ScorePlugin):
     """A node that has the images already starts the pod sooner.
 
         sum    = over the pod's images: size on this node * (nodes that have it) / (all nodes)
@@ -396,7 +387,7 @@ class ImageLocality(ScorePlugin):
         self._ready: dict[tuple[str, ...], Ints] = {}
         self._as_of: Hashable = None
 
-    def score(self, cycle: Cycle, rows: Rows) -> Ints | None:
+    def score(self, cycle: framework.Cycle, rows: Rows) -> Ints | None:
         cluster, images = cycle.cluster, cycle.pod.images
         if not any(cluster.images.where(image) for image in images):
             return None
@@ -417,5 +408,5 @@ def _scores(cluster: Cluster, images: tuple[str, ...]) -> Ints:
             here = np.fromiter(sizes.values(), np.int64, len(sizes))
             total[list(sizes)] += (here * (len(sizes) / cluster.count)).astype(np.int64)
     high = _HIGH_PER_CONTAINER * len(images)
-    found: Ints = MAX_SCORE * (np.clip(total, _LOW, high) - _LOW) // (high - _LOW)
+    found: Ints = framework.MAX_SCORE * (np.clip(total, _LOW, high) - _LOW) // (high - _LOW)
     return found

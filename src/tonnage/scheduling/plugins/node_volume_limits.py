@@ -17,6 +17,7 @@ import numpy as np
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeAttachment
+from tonnage.scheduling import framework
 from tonnage.scheduling.cluster.cluster import Cluster, row_about
 from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, count, only_row, row_count
 from tonnage.scheduling.cluster.pod_info import PodInfo
@@ -30,17 +31,6 @@ from tonnage.scheduling.cluster.storage import (
 )
 from tonnage.scheduling.events import NODE_ADD, QUEUE, ActionType, ClusterEvent, EventResource, Hint, for_mounted_claims
 from tonnage.scheduling.events import SKIP as NO_HELP
-from tonnage.scheduling.framework import (
-    SKIP,
-    Cycle,
-    EventHint,
-    FilterPlugin,
-    Judgement,
-    PreFilterPlugin,
-    RowAccount,
-    Status,
-    refuse,
-)
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.scheduling.volumes.demand import volume_sign
 from tonnage.scheduling.volumes.explain.account_entries import Miss, NodeAccount
@@ -62,7 +52,7 @@ class _Brought(NamedTuple):
     """(driver, only on nodes with a CSINode), for drivers that must be installed."""
 
 
-class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
+class NodeVolumeLimits(framework.PreFilterPlugin, framework.FilterPlugin):
     name = "NodeVolumeLimits"
     row_local = True
     reason = "node(s) exceed max volume count"
@@ -74,10 +64,10 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
     def indexes(self) -> Iterable[type]:
         return (AttachedVolumes,)
 
-    def nearest_miss(self, cycle: Cycle, row: int, account: RowAccount | None) -> Miss | None:
+    def nearest_miss(self, cycle: framework.Cycle, row: int, account: framework.RowAccount | None) -> Miss | None:
         return account.slot_miss if isinstance(account, NodeAccount) else None
 
-    def events(self) -> Iterable[EventHint]:
+    def events(self) -> Iterable[framework.EventHint]:
         if self._needs_drivers:  # upstream does not wake pods
             yield ClusterEvent(EventResource.CSI_DRIVER, ActionType.UPDATE | ActionType.DELETE), _driver_may_be_missing
         yield from (
@@ -100,11 +90,11 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
     def reach(self, cluster: Cluster, event: ClusterEvent, changed: Any) -> Rows | None:
         return row_about(cluster, changed)
 
-    def pre_filter(self, cycle: Cycle) -> Status | None:
+    def pre_filter(self, cycle: framework.Cycle) -> framework.Status | None:
         """Collect the pod's volumes. SKIP if no driver limits them."""
         pod, cluster = cycle.pod, cycle.cluster
         if not pod.has_claims and not pod.has_disks:
-            return SKIP
+            return framework.SKIP
         view = cluster.index(AttachedVolumes)
         view.catch_up()
         volumes = _volumes_of(pod.pod, cluster.storage)
@@ -114,7 +104,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
             return None
         brought = self._brought_by(volumes, view, cluster.storage)
         if not brought.counts and not brought.needed:
-            return SKIP
+            return framework.SKIP
         if brought.mounted:
             cycle.is_unlike_others(self.name)
         else:
@@ -132,10 +122,10 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
                     mounted.append(volume)
         return _Brought(view, tuple(sorted(counts.items())), tuple(mounted), self._needed(volumes, storage))
 
-    def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
+    def filter(self, cycle: framework.Cycle, rows: Rows) -> framework.Judgement | None:
         brought: _Brought | str = cycle.state[self.name]
         if isinstance(brought, str):
-            return refuse(np.ones(row_count(rows), dtype=np.bool_), brought, unresolvable=True)
+            return framework.refuse(np.ones(row_count(rows), dtype=np.bool_), brought, unresolvable=True)
         exceeded = _exceeded(cycle.cluster, brought, rows)
         if not brought.needed and not count(exceeded):
             return None
@@ -149,9 +139,9 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         if not bits.any():
             return None
         missing = [f"{driver} CSI driver is not installed on the node" for driver, _ in brought.needed]
-        return Judgement(bits, (self.reason, *missing), unresolvable=False)
+        return framework.Judgement(bits, (self.reason, *missing), unresolvable=False)
 
-    def passes_with_fewer_pods(self, cycle: Cycle) -> bool:
+    def passes_with_fewer_pods(self, cycle: framework.Cycle) -> bool:
         """False if the pod shares a volume: without the other pod it is new, and a node over its limit refuses."""
         brought: _Brought | str = cycle.state[self.name]
         return not isinstance(brought, str) and not brought.mounted

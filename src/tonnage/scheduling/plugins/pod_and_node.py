@@ -25,41 +25,20 @@ from tonnage.objects.requirements import (
     find_untolerated,
     tolerates,
 )
+from tonnage.scheduling import framework
 from tonnage.scheduling.cluster.cluster import Cluster, matching, row_about, term_matching
 from tonnage.scheduling.cluster.columns import Ints, Rows, row_count, row_numbers
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.events import NODE_ADD, QUEUE, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.events import SKIP as NO_HELP
-from tonnage.scheduling.framework import (
-    SKIP,
-    SUCCESS,
-    Api,
-    BindPlugin,
-    Code,
-    Cycle,
-    EventHint,
-    FilterPlugin,
-    Judgement,
-    Narrowing,
-    Plugin,
-    PreEnqueuePlugin,
-    PreFilterPlugin,
-    PreScorePlugin,
-    QueueSortPlugin,
-    ScorePlugin,
-    Status,
-    refuse,
-    scaled_to_max,
-    unresolvable,
-)
 
 
-def reach_of_row(plugin: Plugin, cluster: Cluster, event: ClusterEvent, changed: Any) -> Rows | None:
+def reach_of_row(plugin: framework.Plugin, cluster: Cluster, event: ClusterEvent, changed: Any) -> Rows | None:
     """`Plugin.reach` of plugins that judge a row by that row alone."""
     return row_about(cluster, changed)
 
 
-class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
+class NodeAffinity(framework.PreFilterPlugin, framework.FilterPlugin, framework.PreScorePlugin, framework.ScorePlugin):
     """`added` is the operator's affinity for every pod of the profile (`addedAffinity`)."""
 
     name = "NodeAffinity"
@@ -73,7 +52,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
     def __init__(self, added: Affinity | None = None) -> None:
         self._added = added or Affinity()
 
-    def events(self) -> Iterable[EventHint]:
+    def events(self) -> Iterable[framework.EventHint]:
         return ((ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL), self._now_matches),)
 
     def _now_matches(self, pod: PodInfo, event: ClusterEvent, old: Node | None, new: Node) -> Hint:
@@ -90,10 +69,10 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
     def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable:
         return pod.node_constraints
 
-    def pre_filter(self, cycle: Cycle) -> Status | Narrowing | None:
+    def pre_filter(self, cycle: framework.Cycle) -> framework.Status | framework.Narrowing | None:
         spec, required = cycle.pod.pod.spec, cycle.pod.required_nodes
         if required is None and not spec.node_selector and self._added.required is None:
-            return SKIP
+            return framework.SKIP
         if required is None or not required.node_selector_terms:
             return None
         wanted: set[str] = set()
@@ -103,10 +82,12 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
                 return None  # this term selects nodes by label: any node may pass
             wanted |= names
         if not wanted:
-            return unresolvable("pod affinity terms conflict")
-        return Narrowing(frozenset(cycle.cluster.row_of[name] for name in wanted if name in cycle.cluster.row_of))
+            return framework.unresolvable("pod affinity terms conflict")
+        return framework.Narrowing(
+            frozenset(cycle.cluster.row_of[name] for name in wanted if name in cycle.cluster.row_of)
+        )
 
-    def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
+    def filter(self, cycle: framework.Cycle, rows: Rows) -> framework.Judgement | None:
         cluster, spec = cycle.cluster, cycle.pod.pod.spec
         reasons = (self.enforced_reason, self.pod_reason)
         bits = np.zeros(row_count(rows), dtype=np.int64)
@@ -117,13 +98,13 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         # The operator's affinity comes first: a node that it refuses is not judged by the pod's.
         if self._added.required is not None:
             bits[~matching(cluster, self._added.required, rows)] = 1
-        return Judgement(bits, reasons) if bits.any() else None
+        return framework.Judgement(bits, reasons) if bits.any() else None
 
-    def pre_score(self, cycle: Cycle) -> Status | None:
+    def pre_score(self, cycle: framework.Cycle) -> framework.Status | None:
         preferred = cycle.pod.pod.spec.affinity.node_affinity.preferred or self._added.preferred
-        return None if preferred else SKIP
+        return None if preferred else framework.SKIP
 
-    def score(self, cycle: Cycle, rows: Rows) -> Ints:
+    def score(self, cycle: framework.Cycle, rows: Rows) -> Ints:
         """The sum of the weights of the preferences that a node meets, the operator's and the pod's."""
         total = np.zeros(row_count(rows), dtype=np.int64)
         for wish in (*self._added.preferred, *cycle.pod.pod.spec.affinity.node_affinity.preferred):
@@ -131,8 +112,8 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
                 total += wish.weight * term_matching(cycle.cluster, wish.preference, rows)
         return total
 
-    def normalize(self, cycle: Cycle, scores: Ints) -> Ints:
-        return scaled_to_max(scores)
+    def normalize(self, cycle: framework.Cycle, scores: Ints) -> Ints:
+        return framework.scaled_to_max(scores)
 
 
 def _named(term: NodeSelectorTerm) -> set[str] | None:
@@ -145,7 +126,7 @@ def _named(term: NodeSelectorTerm) -> set[str] | None:
     return names
 
 
-class TaintToleration(FilterPlugin, ScorePlugin):
+class TaintToleration(framework.FilterPlugin, framework.ScorePlugin):
     name = "TaintToleration"
     reach = reach_of_row
     row_local = True
@@ -153,7 +134,7 @@ class TaintToleration(FilterPlugin, ScorePlugin):
     normalizes = True
     reason = "node(s) had untolerated taint(s)"
 
-    def events(self) -> Iterable[EventHint]:
+    def events(self) -> Iterable[framework.EventHint]:
         node_changed = ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_TAINT)
         tolerates_more = ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_TOLERATION)
         return ((node_changed, _taint_gone), (tolerates_more, about_itself))
@@ -161,7 +142,7 @@ class TaintToleration(FilterPlugin, ScorePlugin):
     def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable:
         return pod.pod.spec.tolerations
 
-    def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
+    def filter(self, cycle: framework.Cycle, rows: Rows) -> framework.Judgement | None:
         cluster, tolerations = cycle.cluster, cycle.pod.pod.spec.tolerations
         sets = cluster.taints.things
         if len(sets) == 1:  # the empty set: no node has a taint
@@ -169,9 +150,11 @@ class TaintToleration(FilterPlugin, ScorePlugin):
         repels = np.fromiter(
             (find_untolerated(taints, tolerations) is not None for taints in sets), np.bool_, len(sets)
         )
-        return refuse(repels[cluster.taint_ids[rows]], self.reason, unresolvable=True) if repels.any() else None
+        return (
+            framework.refuse(repels[cluster.taint_ids[rows]], self.reason, unresolvable=True) if repels.any() else None
+        )
 
-    def score(self, cycle: Cycle, rows: Rows) -> Ints:
+    def score(self, cycle: framework.Cycle, rows: Rows) -> Ints:
         """The number of soft taints the pod does not tolerate; tolerations without effect, or a soft one, count."""
         sets = cycle.cluster.taints.things
         soft = [each for each in cycle.pod.pod.spec.tolerations if each.effect in ("", PREFER_NO_SCHEDULE)]
@@ -184,8 +167,8 @@ class TaintToleration(FilterPlugin, ScorePlugin):
         found: Ints = counts[cycle.cluster.taint_ids[rows]]
         return found
 
-    def normalize(self, cycle: Cycle, scores: Ints) -> Ints:
-        return scaled_to_max(scores, reverse=True)
+    def normalize(self, cycle: framework.Cycle, scores: Ints) -> Ints:
+        return framework.scaled_to_max(scores, reverse=True)
 
 
 def _taint_gone(pod: PodInfo, event: ClusterEvent, old: Node | None, new: Node) -> Hint:
@@ -199,38 +182,38 @@ def about_itself(pod: PodInfo, event: ClusterEvent, old: Pod | None, new: Pod) -
     return QUEUE if new.metadata.uid == pod.uid else NO_HELP
 
 
-class NodeName(FilterPlugin):
+class NodeName(framework.FilterPlugin):
     name = "NodeName"
     reach = reach_of_row
     row_local = True
     node_only = True
     reason = "node(s) didn't match the requested node name"
 
-    def events(self) -> Iterable[EventHint]:
+    def events(self) -> Iterable[framework.EventHint]:
         return ((NODE_ADD, None),)
 
     def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable:
         return pod.pod.spec.node_name
 
-    def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
+    def filter(self, cycle: framework.Cycle, rows: Rows) -> framework.Judgement | None:
         wanted = cycle.pod.pod.spec.node_name
         if not wanted:
             return None
         row = cycle.cluster.row_of.get(wanted, -1)
-        return refuse(row_numbers(rows) != row, self.reason, unresolvable=True)
+        return framework.refuse(row_numbers(rows) != row, self.reason, unresolvable=True)
 
 
 _CORDONED = Taint(key=UNSCHEDULABLE, effect=NO_SCHEDULE)
 
 
-class NodeUnschedulable(FilterPlugin):
+class NodeUnschedulable(framework.FilterPlugin):
     name = "NodeUnschedulable"
     reach = reach_of_row
     row_local = True
     node_only = True
     reason = "node(s) were unschedulable"
 
-    def events(self) -> Iterable[EventHint]:
+    def events(self) -> Iterable[framework.EventHint]:
         node_changed = ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_TAINT)
         tolerates_more = ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_TOLERATION)
         return ((node_changed, _uncordoned), (tolerates_more, _now_tolerates))
@@ -238,11 +221,11 @@ class NodeUnschedulable(FilterPlugin):
     def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable:
         return pod.pod.spec.tolerations
 
-    def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
+    def filter(self, cycle: framework.Cycle, rows: Rows) -> framework.Judgement | None:
         cordoned = cycle.cluster.unschedulable[rows]
         if not cordoned.any() or any(tolerates(toleration, _CORDONED) for toleration in cycle.pod.pod.spec.tolerations):
             return None
-        return refuse(cordoned, self.reason, unresolvable=True)
+        return framework.refuse(cordoned, self.reason, unresolvable=True)
 
 
 def _uncordoned(pod: PodInfo, event: ClusterEvent, old: Node | None, new: Node) -> Hint:
@@ -254,43 +237,43 @@ def _now_tolerates(pod: PodInfo, event: ClusterEvent, old: Pod | None, new: Pod)
     return QUEUE if mine and any(tolerates(toleration, _CORDONED) for toleration in new.spec.tolerations) else NO_HELP
 
 
-class SchedulingGates(PreEnqueuePlugin):
+class SchedulingGates(framework.PreEnqueuePlugin):
     name = "SchedulingGates"
 
-    def events(self) -> Iterable[EventHint]:
+    def events(self) -> Iterable[framework.EventHint]:
         opened = ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
         return ((opened, about_itself),)
 
-    def pre_enqueue(self, pod: PodInfo) -> Status:
+    def pre_enqueue(self, pod: PodInfo) -> framework.Status:
         gates = pod.pod.spec.scheduling_gates
         if not gates:
-            return SUCCESS
+            return framework.SUCCESS
         names = " ".join(gate.name for gate in gates)
-        return Status(Code.UNRESOLVABLE, (f"waiting for scheduling gates: [{names}]",), self.name)
+        return framework.Status(framework.Code.UNRESOLVABLE, (f"waiting for scheduling gates: [{names}]",), self.name)
 
 
-class PrioritySort(QueueSortPlugin):
+class PrioritySort(framework.QueueSortPlugin):
     name = "PrioritySort"
 
     def sort_key(self, pod: PodInfo, queued_at: float) -> tuple[int, float]:
         return -pod.priority, queued_at
 
 
-class DefaultBinder(BindPlugin):
+class DefaultBinder(framework.BindPlugin):
     name = "DefaultBinder"
 
-    async def bind(self, cycle: Cycle, node_name: str, api: Api) -> Status:
+    async def bind(self, cycle: framework.Cycle, node_name: str, api: framework.Api) -> framework.Status:
         await api.bind(cycle.pod, node_name)
-        return SUCCESS
+        return framework.SUCCESS
 
 
-class OutOfScope(PreFilterPlugin):
+class OutOfScope(framework.PreFilterPlugin):
     name = "OutOfScope"
 
-    def pre_filter(self, cycle: Cycle) -> Status | None:
+    def pre_filter(self, cycle: framework.Cycle) -> framework.Status | None:
         spec = cycle.pod.pod.spec
         if spec.resource_claims:
-            return unresolvable("pod asks for devices by resource claims, which Tonnage does not allocate")
+            return framework.unresolvable("pod asks for devices by resource claims, which Tonnage does not allocate")
         if spec.scheduling_group is not None:
-            return unresolvable("pod belongs to a pod group, and Tonnage does not place groups")
+            return framework.unresolvable("pod belongs to a pod group, and Tonnage does not place groups")
         return None

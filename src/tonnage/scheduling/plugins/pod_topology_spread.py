@@ -18,6 +18,7 @@ import numpy as np
 
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.requirements import InvalidSelector
+from tonnage.scheduling import framework
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ints, Rows, row_count
 from tonnage.scheduling.cluster.pod_info import PodInfo, fingerprint
@@ -25,20 +26,6 @@ from tonnage.scheduling.cluster.pod_matching import Labels
 from tonnage.scheduling.configuration.plugin_args import PodTopologySpreadArgs
 from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.events import SKIP as QUEUE_SKIP
-from tonnage.scheduling.framework import (
-    MAX_SCORE,
-    SKIP,
-    Code,
-    Cycle,
-    EventHint,
-    FilterPlugin,
-    Judgement,
-    PreFilterPlugin,
-    PreScorePlugin,
-    ScorePlugin,
-    Status,
-    unresolvable,
-)
 from tonnage.scheduling.spread.constraints import (
     UNLABELLED,
     Constraint,
@@ -54,7 +41,9 @@ from tonnage.scheduling.spread.constraints import (
 from tonnage.scheduling.spread.residents import MAX_TERMS, Residents
 
 
-class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
+class PodTopologySpread(
+    framework.PreFilterPlugin, framework.FilterPlugin, framework.PreScorePlugin, framework.ScorePlugin
+):
     name = "PodTopologySpread"
     normalizes = True
     # In the order of the bits CROWDED and UNLABELLED.
@@ -74,19 +63,19 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
 
     # -- filtering ----------------------------------------------------------------------------------------------------
 
-    def pre_filter(self, cycle: Cycle) -> Status | None:
+    def pre_filter(self, cycle: framework.Cycle) -> framework.Status | None:
         if not (cycle.pod.pod.spec.topology_spread_constraints or self._rules.default_hard):
-            return SKIP
+            return framework.SKIP
         if (count := len(cycle.pod.pod.spec.topology_spread_constraints)) > MAX_TERMS:
-            return unresolvable(
+            return framework.unresolvable(
                 f"the pod has {count} topologySpreadConstraints, of at most {MAX_TERMS} that are judged"
             )
         try:
             constraints = cycle.state[_CONSTRAINTS] = self._rules.constraints(cycle.pod, cycle.cluster.workloads)
         except InvalidSelector as exc:
-            return Status(Code.ERROR, (f"get constraints from pod: {exc.message}",))
+            return framework.Status(framework.Code.ERROR, (f"get constraints from pod: {exc.message}",))
         if not constraints.hard:
-            return SKIP
+            return framework.SKIP
         topologies = [Topology.of(cycle.cluster, constraint.topology_key) for constraint in constraints.hard]
         labelled = having(topologies)
         assert labelled is not None, "there are constraints"
@@ -96,28 +85,28 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         ]
         return None
 
-    def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
+    def filter(self, cycle: framework.Cycle, rows: Rows) -> framework.Judgement | None:
         bits: Ints | None = None
         for topology, by_value in cycle.state[self.name]:
             told: Ints = by_value.take(topology.ids[rows])
             bits = told if bits is None else np.where(bits == 0, told, bits)
         if bits is None or not bits.any():
             return None
-        return Judgement(bits, self.reasons, bits == UNLABELLED)
+        return framework.Judgement(bits, self.reasons, bits == UNLABELLED)
 
-    def passes_with_fewer_pods(self, cycle: Cycle) -> bool:
+    def passes_with_fewer_pods(self, cycle: framework.Cycle) -> bool:
         """Always True: without some of its pods, a domain is less ahead of the emptiest, or is the emptiest itself."""
         return True
 
     # -- scoring ------------------------------------------------------------------------------------------------------
 
-    def pre_score(self, cycle: Cycle) -> Status | None:
+    def pre_score(self, cycle: framework.Cycle) -> framework.Status | None:
         constraints: Constraints | None = cycle.state.get(_CONSTRAINTS)
         if constraints is None:
             constraints = self._rules.constraints(cycle.pod, cycle.cluster.workloads)
         soft = constraints.soft
         if not soft:
-            return SKIP
+            return framework.SKIP
         topologies = [Topology.of(cycle.cluster, constraint.topology_key) for constraint in soft]
         # Nodes without the system's default labels take part; nodes without labels that the pod names are left out.
         labelled = None if constraints.are_system else having(topologies)
@@ -131,7 +120,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         cycle.state[_IGNORED] = is_ignored
         return None
 
-    def score(self, cycle: Cycle, rows: Rows) -> Ints:
+    def score(self, cycle: framework.Cycle, rows: Rows) -> Ints:
         """The sums, rounded: a sum is 0 or more than a half, so adding a half and truncating is exact."""
         asked: list[CostsOf] = cycle.state[_COSTS]
         if not asked:
@@ -143,7 +132,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         rounded: Ints = (total + 0.5).astype(np.int64)
         return rounded
 
-    def normalize(self, cycle: Cycle, scores: Ints) -> Ints:
+    def normalize(self, cycle: framework.Cycle, scores: Ints) -> Ints:
         """100 * (most + least - score) // most; 100 if all sums are 0, 0 for nodes that are left out."""
         is_ignored = cycle.state[_IGNORED]
         considered = scores if is_ignored is None else scores[~is_ignored]
@@ -151,9 +140,9 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
             return np.zeros_like(scores)
         least, most = int(considered.min()), int(considered.max())
         if most == 0:
-            found = np.full_like(scores, MAX_SCORE)
+            found = np.full_like(scores, framework.MAX_SCORE)
         else:
-            found = MAX_SCORE * (most + least - scores) // most
+            found = framework.MAX_SCORE * (most + least - scores) // most
         return found if is_ignored is None else np.where(is_ignored, 0, found)
 
     # -- queueing hints -----------------------------------------------------------------------------------------------
@@ -161,7 +150,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
     def indexes(self) -> Iterable[type]:
         return (Residents,)
 
-    def events(self) -> Iterable[EventHint]:
+    def events(self) -> Iterable[framework.EventHint]:
         pods = ActionType.ADD | ActionType.UPDATE_POD_LABEL | ActionType.UPDATE_POD_TOLERATION | ActionType.DELETE
         nodes = ActionType.ADD | ActionType.DELETE | ActionType.UPDATE_NODE_LABEL | ActionType.UPDATE_NODE_TAINT
         return (

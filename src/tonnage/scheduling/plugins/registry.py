@@ -13,36 +13,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.configuration.plugin_args import (
-    DefaultPreemptionArgs,
-    InterPodAffinityArgs,
-    NodeAffinityArgs,
-    NodeResourcesBalancedAllocationArgs,
-    NodeResourcesFitArgs,
-    PodTopologySpreadArgs,
-    StorageCapacityArgs,
-    VolumeBindingArgs,
-)
+from tonnage.scheduling.configuration import plugin_args
 from tonnage.scheduling.configuration.plugin_args_rules import shape_of
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.framework import Plugin
+from tonnage.scheduling.plugins import node_resources, pod_and_node
 from tonnage.scheduling.plugins.inter_pod_affinity import InterPodAffinity
-from tonnage.scheduling.plugins.node_resources import (
-    ImageLocality,
-    NodePorts,
-    NodeResourcesBalancedAllocation,
-    NodeResourcesFit,
-)
 from tonnage.scheduling.plugins.node_volume_limits import NodeVolumeLimits
-from tonnage.scheduling.plugins.pod_and_node import (
-    DefaultBinder,
-    NodeAffinity,
-    NodeName,
-    NodeUnschedulable,
-    PrioritySort,
-    SchedulingGates,
-    TaintToleration,
-)
 from tonnage.scheduling.plugins.pod_topology_spread import PodTopologySpread
 from tonnage.scheduling.plugins.volume_binding import ToldRebuilds, VolumeBinding
 from tonnage.scheduling.plugins.volume_constraints import VolumeRestrictions, VolumeZone
@@ -63,10 +40,10 @@ Factory = Callable[[ResolvedProfile], Plugin]
 
 
 def _fit(profile: ResolvedProfile) -> Plugin:
-    args = profile.args_of(NodeResourcesFitArgs)
+    args = profile.args_of(plugin_args.NodeResourcesFitArgs)
     strategy = args.scoring_strategy
     ratio = strategy.requested_to_capacity_ratio
-    return NodeResourcesFit(
+    return node_resources.NodeResourcesFit(
         strategy=strategy.type,
         resources=tuple((spec.name, spec.weight) for spec in strategy.resources),
         shape=shape_of(ratio.shape) if ratio else (),
@@ -76,28 +53,30 @@ def _fit(profile: ResolvedProfile) -> Plugin:
 
 
 def _balanced(profile: ResolvedProfile) -> Plugin:
-    args = profile.args_of(NodeResourcesBalancedAllocationArgs)
-    return NodeResourcesBalancedAllocation(tuple((spec.name, spec.weight) for spec in args.resources))
+    args = profile.args_of(plugin_args.NodeResourcesBalancedAllocationArgs)
+    return node_resources.NodeResourcesBalancedAllocation(tuple((spec.name, spec.weight) for spec in args.resources))
 
 
 FACTORIES: Mapping[str, Factory] = {
-    "DefaultBinder": lambda profile: DefaultBinder(),
-    "DefaultPreemption": lambda profile: DefaultPreemption(profile.args_of(DefaultPreemptionArgs)),
-    "ImageLocality": lambda profile: ImageLocality(),
-    "InterPodAffinity": lambda profile: InterPodAffinity(profile.args_of(InterPodAffinityArgs)),
-    "NodeAffinity": lambda profile: NodeAffinity(profile.args_of(NodeAffinityArgs).added_affinity),
-    "NodeName": lambda profile: NodeName(),
-    "NodePorts": lambda profile: NodePorts(),
+    "DefaultBinder": lambda profile: pod_and_node.DefaultBinder(),
+    "DefaultPreemption": lambda profile: DefaultPreemption(profile.args_of(plugin_args.DefaultPreemptionArgs)),
+    "ImageLocality": lambda profile: node_resources.ImageLocality(),
+    "InterPodAffinity": lambda profile: InterPodAffinity(profile.args_of(plugin_args.InterPodAffinityArgs)),
+    "NodeAffinity": lambda profile: pod_and_node.NodeAffinity(
+        profile.args_of(plugin_args.NodeAffinityArgs).added_affinity
+    ),
+    "NodeName": lambda profile: pod_and_node.NodeName(),
+    "NodePorts": lambda profile: node_resources.NodePorts(),
     "NodeResourcesBalancedAllocation": _balanced,
     "NodeResourcesFit": _fit,
-    "NodeUnschedulable": lambda profile: NodeUnschedulable(),
+    "NodeUnschedulable": lambda profile: pod_and_node.NodeUnschedulable(),
     "NodeVolumeLimits": lambda profile: NodeVolumeLimits(profile.gates),
-    "PodTopologySpread": lambda profile: PodTopologySpread(profile.args_of(PodTopologySpreadArgs)),
-    "PrioritySort": lambda profile: PrioritySort(),
-    "SchedulingGates": lambda profile: SchedulingGates(),
-    "TaintToleration": lambda profile: TaintToleration(),
+    "PodTopologySpread": lambda profile: PodTopologySpread(profile.args_of(plugin_args.PodTopologySpreadArgs)),
+    "PrioritySort": lambda profile: pod_and_node.PrioritySort(),
+    "SchedulingGates": lambda profile: pod_and_node.SchedulingGates(),
+    "TaintToleration": lambda profile: pod_and_node.TaintToleration(),
     "VolumeBinding": lambda profile: VolumeBinding(
-        profile.gates, profile.args_of(VolumeBindingArgs), profile.args_of(StorageCapacityArgs)
+        profile.gates, profile.args_of(plugin_args.VolumeBindingArgs), profile.args_of(plugin_args.StorageCapacityArgs)
     ),
     "VolumeRestrictions": lambda profile: VolumeRestrictions(),
     "VolumeZone": lambda profile: VolumeZone(),

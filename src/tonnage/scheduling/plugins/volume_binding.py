@@ -27,6 +27,7 @@ from tonnage.gates import Gates
 from tonnage.objects.core_v1 import PersistentVolumeClaim
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.scheduling import framework
 from tonnage.scheduling.cluster.cluster import Cluster, row_about
 from tonnage.scheduling.cluster.columns import Ints, Rows, count, only_row
 from tonnage.scheduling.cluster.pod_info import PodInfo
@@ -35,27 +36,7 @@ from tonnage.scheduling.configuration.plugin_args import PoolFit, Reservation, S
 from tonnage.scheduling.configuration.plugin_args_rules import shape_of
 from tonnage.scheduling.decision.scheduling_cycle import Prefers
 from tonnage.scheduling.events import NODE_ADD, ClusterEvent
-from tonnage.scheduling.framework import (
-    SKIP,
-    SUCCESS,
-    Api,
-    Code,
-    Cycle,
-    EventHint,
-    EventToRecord,
-    FilterPlugin,
-    Judgement,
-    PluginCounter,
-    PreBindPlugin,
-    PreFilterPlugin,
-    PreScorePlugin,
-    ReservePlugin,
-    RowAccount,
-    ScorePlugin,
-    Status,
-    unresolvable,
-)
-from tonnage.scheduling.volumes import bind_volumes
+from tonnage.scheduling.volumes import bind_volumes, hints, volume_fit
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.scheduling.volumes.bind_volumes import Assumed, Sending
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
@@ -64,24 +45,12 @@ from tonnage.scheduling.volumes.demand import Demand, VolumePlan, demand_of, sor
 from tonnage.scheduling.volumes.explain.account_entries import Miss, NodeAccount
 from tonnage.scheduling.volumes.explain.refusal_notes import half_made, reserved_room
 from tonnage.scheduling.volumes.explain.volume_account import VolumeAccount
-from tonnage.scheduling.volumes.hints import (
-    TopologyKeys,
-    needs_of_new_claims,
-    offer_to_new_claims,
-    volume_binding_events,
-)
 from tonnage.scheduling.volumes.nominated_volumes import expected_demand, held_by, judge_beside
 from tonnage.scheduling.volumes.packing.pool_grades import Grade
 from tonnage.scheduling.volumes.reservations.holds import CapacityHolds, Refusals, ServerTime
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
 from tonnage.scheduling.volumes.static_volumes import StaticVolumes
-from tonnage.scheduling.volumes.volume_fit import (
-    NOT_ENOUGH_SPACE,
-    REASONS,
-    ProvisioningDemand,
-    VolumeFit,
-)
 from tonnage.scheduling.volumes.volume_reach import VolumePlaces, is_node_out_of_use, rows_of_sharers, why_rebuilt
 from tonnage.scheduling.volumes.volume_scores import VolumeScores
 
@@ -136,8 +105,8 @@ class Notes:
     """What an attempt remembers from PreFilter to PreBind."""
 
     demand: Demand
-    fit: VolumeFit
-    provisioning: ProvisioningDemand
+    fit: volume_fit.VolumeFit
+    provisioning: volume_fit.ProvisioningDemand
     """What must be created if no free volume is taken."""
     is_plain: bool
     """True if all volumes must be created, and the same on every node."""
@@ -147,13 +116,20 @@ class Notes:
     """What nominated pods need on the one row in question."""
 
 
-def assumed_in(cycle: Cycle) -> Assumed | None:
+def assumed_in(cycle: framework.Cycle) -> Assumed | None:
     """The assumed volumes of an attempt's pod; None if there are none."""
     notes: Notes | None = cycle.state.get(VolumeBinding.name)
     return notes.assumed if notes is not None else None
 
 
-class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, ReservePlugin, PreBindPlugin):
+class VolumeBinding(
+    framework.PreFilterPlugin,
+    framework.FilterPlugin,
+    framework.PreScorePlugin,
+    framework.ScorePlugin,
+    framework.ReservePlugin,
+    framework.PreBindPlugin,
+):
     name = "VolumeBinding"
     row_local = True
 
@@ -165,14 +141,14 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         self.is_joint = gates.CSIStorageCapacityV2
         self.reservation = capacity_args.reservation if self.is_joint else Reservation.NONE
         self._shape = (args.shape or ()) if gates.StorageCapacityScoring else ()
-        self._fit: VolumeFit | None = None
+        self._fit: volume_fit.VolumeFit | None = None
         self._failures: Counter[str] = Counter()
         self._scored: Counter[str] = Counter()
         self.reschedulings_total = 0
         """The number of reclassified bound claims, each counted once per node, for KEP-5925's metric."""
 
     def indexes(self) -> Iterable[type]:
-        yield from (CapacityIndex, StaticVolumes, AttachedVolumes, VolumePlaces, ToldRebuilds, TopologyKeys)
+        yield from (CapacityIndex, StaticVolumes, AttachedVolumes, VolumePlaces, ToldRebuilds, hints.TopologyKeys)
         if self.reservation in HOLDS_BY_MODE:
             yield from (Refusals, ServerTime, HOLDS_BY_MODE[self.reservation])
 
@@ -181,26 +157,30 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         """None without KEP-4049's gate."""
         return VolumeScores(shape_of(self._shape)) if self._shape else None
 
-    def counters(self) -> Iterable[PluginCounter]:
+    def counters(self) -> Iterable[framework.PluginCounter]:
         told = "Bound claims whose volumes have to be rebuilt on another node (KEP-5925)."
-        yield PluginCounter("volume_binding_rescheduling_events", told, self.reschedulings_total)
+        yield framework.PluginCounter("volume_binding_rescheduling_events", told, self.reschedulings_total)
         told = (
             "Pods whose node was scored by storage (KEP-4049): static by the volumes they take there, dynamic by the "
             "free capacity that their volumes are made of."
         )
         for basis in ("static", "dynamic"):
-            yield PluginCounter("tonnage_volume_binding_scored_pods", told, self._scored[basis], {"basis": basis})
+            yield framework.PluginCounter(
+                "tonnage_volume_binding_scored_pods", told, self._scored[basis], {"basis": basis}
+            )
         told = "Failures of VolumeBinding: predicate is its Filter, assume its Reserve, bind its PreBind."
         for operation in ("predicate", "assume", "bind"):
             times = self._failures[operation]
-            yield PluginCounter("scheduler_volume_scheduling_stage_error", told, times, {"operation": operation})
+            yield framework.PluginCounter(
+                "scheduler_volume_scheduling_stage_error", told, times, {"operation": operation}
+            )
 
     def failed(self, point: str) -> None:
         """An attempt ended because this plugin failed at Reserve or PreBind. Its Filter never fails."""
         self._failures[_OPERATIONS[point]] += 1
 
-    def events(self) -> Iterable[EventHint]:
-        return volume_binding_events(self._gates, reserves=self.reservation is not Reservation.NONE)
+    def events(self) -> Iterable[framework.EventHint]:
+        return hints.volume_binding_events(self._gates, reserves=self.reservation is not Reservation.NONE)
 
     def reach(self, cluster: Cluster, event: ClusterEvent, changed: Any) -> Rows | None:
         """The rows of a capacity object, and of a new node. Other changes of a node may affect promises elsewhere."""
@@ -210,25 +190,25 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
 
     def needs(self, pod: PodInfo, cluster: Cluster) -> Mapping[Hashable, int] | None:
         """What a refused pod needs from an event at least: room of a class."""
-        return needs_of_new_claims(pod, cluster)
+        return hints.needs_of_new_claims(pod, cluster)
 
     def offer(self, cluster: Cluster, event: ClusterEvent, old: Any, new: Any) -> Mapping[Hashable, int] | None:
         """The room of each class where an event happened; None if it may help any pod."""
-        return offer_to_new_claims(cluster, event, old, new)
+        return hints.offer_to_new_claims(cluster, event, old, new)
 
     def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable | None:
         return volume_sign(pod, cluster)
 
     # -- PreFilter and Filter -----------------------------------------------------------------------------------------
 
-    def pre_filter(self, cycle: Cycle) -> Status | None:
+    def pre_filter(self, cycle: framework.Cycle) -> framework.Status | None:
         if not cycle.pod.has_claims:
-            return SKIP
+            return framework.SKIP
         claims = sorted_claims(cycle.pod, cycle.cluster.storage)
-        if isinstance(claims, Status):
+        if isinstance(claims, framework.Status):
             return claims
         if claims.immediate:
-            return unresolvable(UNBOUND_IMMEDIATE)
+            return framework.unresolvable(UNBOUND_IMMEDIATE)
         cluster = cycle.cluster
         fit = self.fit_of(cluster)
         if not cycle.nominated_here:  # otherwise it is part of a running decision
@@ -250,7 +230,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             cycle.is_unlike_others(self.name)
         return None
 
-    def _expected(self, fit: VolumeFit, pods: Iterable[PodInfo], row: int) -> tuple[Demand, ...]:
+    def _expected(self, fit: volume_fit.VolumeFit, pods: Iterable[PodInfo], row: int) -> tuple[Demand, ...]:
         """What nominated pods need on a row besides this one."""
         found = (expected_demand(fit, pod, row) for pod in pods if self.is_joint and pod.has_claims)
         return tuple([demand for demand in found if demand is not None])
@@ -259,7 +239,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         """What the claims of a nominated pod hold on a row."""
         return held_by(self.fit_of(cluster), pod, row) if self.is_joint and pod.has_claims else frozenset()
 
-    def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
+    def filter(self, cycle: framework.Cycle, rows: Rows) -> framework.Judgement | None:
         notes: Notes = cycle.state[self.name]
         if not notes.is_plain:
             bits = notes.fit.refusals(notes.demand, rows)
@@ -267,12 +247,12 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             bits = notes.fit.refusals_of_provisioning(notes.provisioning, rows)
         if notes.expected and not count(bits):
             bits[:] = judge_beside(notes.fit, notes.demand, notes.expected, only_row(rows)).refusal
-        return Judgement(bits, REASONS) if count(bits) else None
+        return framework.Judgement(bits, volume_fit.REASONS) if count(bits) else None
 
-    def refusal_note(self, cycle: Cycle, refused: Mapping[str, npt.NDArray[np.intp]]) -> str:
+    def refusal_note(self, cycle: framework.Cycle, refused: Mapping[str, npt.NDArray[np.intp]]) -> str:
         """The reservation that the pod waits for, if it would fit without it; or that its volumes are stuck."""
         notes: Notes | None = cycle.state.get(self.name)
-        rows = refused.get(NOT_ENOUGH_SPACE)
+        rows = refused.get(volume_fit.NOT_ENOUGH_SPACE)
         if notes is None or rows is None:
             return ""
         stuck = half_made(cycle.cluster, cycle.pod, notes.demand, rows) if notes.demand.bound else ""
@@ -280,27 +260,27 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             return stuck
         return reserved_room(notes.fit, notes.demand, rows)
 
-    def passes_with_fewer_pods(self, cycle: Cycle) -> bool:
+    def passes_with_fewer_pods(self, cycle: framework.Cycle) -> bool:
         """Pods that go free no room for volumes at once. If pods that share a claim go from a row, this pod passes
         unless others are elsewhere."""
         notes: Notes | None = cycle.state.get(self.name)
         return notes is None or all(len(rows) == 1 for _, rows in notes.demand.sharers)
 
-    def account(self, cycle: Cycle) -> Mapping[int, RowAccount] | None:
+    def account(self, cycle: framework.Cycle) -> Mapping[int, framework.RowAccount] | None:
         notes: Notes | None = cycle.state.get(self.name)
         return None if notes is None else VolumeAccount(notes.fit, notes.demand).by_row()
 
-    def nearest_miss(self, cycle: Cycle, row: int, account: RowAccount | None) -> Miss | None:
+    def nearest_miss(self, cycle: framework.Cycle, row: int, account: framework.RowAccount | None) -> Miss | None:
         return account.room_miss if isinstance(account, NodeAccount) else None
 
     # -- Score --------------------------------------------------------------------------------------------------------
 
-    def pre_score(self, cycle: Cycle) -> Status | None:
+    def pre_score(self, cycle: framework.Cycle) -> framework.Status | None:
         """SKIP without KEP-4049's gate, or if all volumes of the pod exist."""
         notes: Notes | None = cycle.state.get(self.name)
-        return SKIP if not self._shape or notes is None or notes.demand.is_settled else None
+        return framework.SKIP if not self._shape or notes is None or notes.demand.is_settled else None
 
-    def score(self, cycle: Cycle, rows: Rows) -> Ints | None:
+    def score(self, cycle: framework.Cycle, rows: Rows) -> Ints | None:
         notes: Notes | None = cycle.state.get(self.name)
         if self._scores is None or notes is None:  # a profile may leave out PreScore, which would return SKIP
             return None
@@ -308,14 +288,14 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             return self._scores.of(notes.fit, notes.demand, rows)
         return self._scores.of_provisioning(notes.fit, notes.provisioning, rows)
 
-    def prefers(self, cycle: Cycle) -> Prefers:
+    def prefers(self, cycle: framework.Cycle) -> Prefers:
         """Grades decide before scores, or among equals. If only guaranteed fits pass, all rows are alike."""
         notes: Notes | None = cycle.state.get(self.name)
         if notes is None or not notes.fit.may_differ(notes.provisioning):
             return Prefers.NOTHING
         return _PREFERS[self._capacity.pool_fit]
 
-    def preference(self, cycle: Cycle, rows: npt.NDArray[np.intp]) -> Ints | None:
+    def preference(self, cycle: framework.Cycle, rows: npt.NDArray[np.intp]) -> Ints | None:
         """A node where the volumes fit more surely, whatever pools the driver chooses, is better."""
         notes: Notes = cycle.state[self.name]
         made: list[MadeAt] = [(notes.provisioning, slice(None))]
@@ -325,10 +305,10 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
 
     # -- Reserve and PreBind ------------------------------------------------------------------------------------------
 
-    def reserve(self, cycle: Cycle, node_name: str) -> Status:
+    def reserve(self, cycle: framework.Cycle, node_name: str) -> framework.Status:
         notes: Notes | None = cycle.state.get(self.name)
         if notes is None:
-            return SUCCESS
+            return framework.SUCCESS
         cluster = cycle.cluster
         row = cluster.row_of[node_name]
         if notes.is_plain:  # nearly always: what must be created is known
@@ -337,7 +317,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             plan = notes.fit.plan(notes.demand, row)
         if plan.is_done:
             notes.plan = plan
-            return SUCCESS
+            return framework.SUCCESS
         pods = [pod for pod in cycle.nominated.get(row, ()) if cluster.node_of(pod.uid) is None]
         if pods and (expected := self._expected(notes.fit, pods, row)):
             chosen = judge_beside(notes.fit, notes.demand, expected, row).chosen
@@ -352,10 +332,10 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         try:
             notes.assumed = self._assume(cycle, notes.fit.holds, plan, node_name)
         except TonnageError as exc:
-            return Status(Code.ERROR, (exc.message,))
-        return SUCCESS
+            return framework.Status(framework.Code.ERROR, (exc.message,))
+        return framework.SUCCESS
 
-    def _assume(self, cycle: Cycle, holds: CapacityHolds | None, plan: VolumePlan, node_name: str) -> Assumed:
+    def _assume(self, cycle: framework.Cycle, holds: CapacityHolds | None, plan: VolumePlan, node_name: str) -> Assumed:
         """Make the plan visible to decisions, and hold its capacity."""
         storage, pod = cycle.cluster.storage, cycle.pod
         if holds is None:
@@ -365,7 +345,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             holds.keep_back(pod, plan, self._reservation_timeout_s)
         return assumed
 
-    def unreserve(self, cycle: Cycle, node_name: str) -> None:
+    def unreserve(self, cycle: framework.Cycle, node_name: str) -> None:
         notes: Notes | None = cycle.state.get(self.name)
         if notes is None or notes.assumed is None:
             return
@@ -374,15 +354,15 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         if notes.fit.holds is not None:
             notes.fit.holds.release(cycle.pod.uid)
 
-    def pre_bind_pre_flight(self, cycle: Cycle, node_name: str) -> Status:
+    def pre_bind_pre_flight(self, cycle: framework.Cycle, node_name: str) -> framework.Status:
         notes: Notes | None = cycle.state.get(self.name)
-        return SKIP if notes is None or notes.assumed is None else SUCCESS
+        return framework.SKIP if notes is None or notes.assumed is None else framework.SUCCESS
 
-    async def pre_bind(self, cycle: Cycle, node_name: str, api: Api) -> Status:
+    async def pre_bind(self, cycle: framework.Cycle, node_name: str, api: framework.Api) -> framework.Status:
         notes: Notes = cycle.state[self.name]
         assumed, plan = notes.assumed, notes.plan
         if assumed is None or plan is None:
-            return SUCCESS
+            return framework.SUCCESS
         told_rebuilds = cycle.cluster.index(ToldRebuilds)
         sent = [each.claim for each in plan.provisions if each.is_rebuild and each.claim.selected_node != node_name]
         is_counted = [told_rebuilds.has(claim) for claim in sent]
@@ -395,10 +375,10 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         self.reschedulings_total += is_counted.count(False)
         status = await sending.send(api, self._bind_timeout_s)
         if status.is_success:
-            return SUCCESS
-        return Status(status.code, (f"binding volumes: {status.message}",))
+            return framework.SUCCESS
+        return framework.Status(status.code, (f"binding volumes: {status.message}",))
 
-    def events_to_record(self, cycle: Cycle) -> Iterable[EventToRecord]:
+    def events_to_record(self, cycle: framework.Cycle) -> Iterable[framework.EventToRecord]:
         """Claims that were reclassified although their pod fits nowhere, each once per node that is out of use."""
         notes: Notes | None = cycle.state.get(self.name)
         for rebuild in notes.demand.rebuilds if notes is not None else ():
@@ -409,14 +389,14 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             self.reschedulings_total += 1
             why = why_rebuilt(cycle.cluster, claim)
             note = f"Volume of claim {claim.key} is to be rebuilt on another node: {why}; no node fits its pod now"
-            yield EventToRecord(claim, RESCHEDULING, "Scheduling", note)
+            yield framework.EventToRecord(claim, RESCHEDULING, "Scheduling", note)
 
     # -- one cluster --------------------------------------------------------------------------------------------------
 
-    def fit_of(self, cluster: Cluster) -> VolumeFit:
+    def fit_of(self, cluster: Cluster) -> volume_fit.VolumeFit:
         """This profile's rule for a cluster."""
         if self._fit is None or self._fit.cluster is not cluster:
             kind = HOLDS_BY_MODE.get(self.reservation)
             holds = cluster.index(kind) if kind is not None else None
-            self._fit = VolumeFit(cluster, self._capacity, holds, is_joint=self.is_joint)
+            self._fit = volume_fit.VolumeFit(cluster, self._capacity, holds, is_joint=self.is_joint)
         return self._fit

@@ -25,24 +25,13 @@ from tonnage.objects.core_v1.pod import BETA_REGION, BETA_ZONE, REGION, ZONE
 from tonnage.objects.meta import Key
 from tonnage.objects.requirements import Requirement
 from tonnage.objects.storage_v1 import StorageClass
+from tonnage.scheduling import framework
 from tonnage.scheduling.cluster.cluster import Cluster, row_about
 from tonnage.scheduling.cluster.columns import Mask, Rows, row_count, row_numbers
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.events import NODE_ADD, QUEUE, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.events import SKIP as NO_HELP
-from tonnage.scheduling.framework import (
-    SKIP,
-    Cycle,
-    EventHint,
-    FilterPlugin,
-    Judgement,
-    PreFilterPlugin,
-    RowAccount,
-    Status,
-    refuse,
-    unresolvable,
-)
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.scheduling.volumes.demand import volume_sign
 from tonnage.scheduling.volumes.explain.account_entries import Miss, elsewhere, in_use
@@ -86,7 +75,7 @@ def _disk(volume: Volume) -> tuple[tuple[Disk, ...], bool] | None:
 _ONE_POD = "ReadWriteOncePod"
 
 
-class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
+class VolumeRestrictions(framework.PreFilterPlugin, framework.FilterPlugin):
     name = "VolumeRestrictions"
     disk_reason = "node(s) had no available disk"
     claim_reason = (
@@ -97,7 +86,7 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
     def indexes(self) -> Iterable[type]:
         return (AttachedVolumes,)
 
-    def events(self) -> Iterable[EventHint]:
+    def events(self) -> Iterable[framework.EventHint]:
         return (
             (ClusterEvent(EventResource.POD, ActionType.DELETE), _given_back),
             (NODE_ADD, None),
@@ -111,34 +100,36 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
         """The row of a new node; a claim that becomes free may help on any node."""
         return row_about(cluster, changed) if event == NODE_ADD else None
 
-    def pre_filter(self, cycle: Cycle) -> Status | None:
+    def pre_filter(self, cycle: framework.Cycle) -> framework.Status | None:
         """SKIP if the pod names no disk, and no other pod uses a claim that it needs exclusively."""
         pod = cycle.pod
         if not pod.pod.spec.volumes:
-            return SKIP
+            return framework.SKIP
         wanted: list[Key] = []
         claims = cycle.cluster.storage.claims
         for name, key in pod.named_claims:
             claim = claims.get(key)
             if claim is None:
-                return unresolvable(f'persistentvolumeclaim "{name}" not found')
+                return framework.unresolvable(f'persistentvolumeclaim "{name}" not found')
             if _ONE_POD in claim.spec.access_modes:
                 wanted.append(key)
         cycle.state[self.name] = wanted
-        return None if disks_of(pod.pod) or self._is_taken(cycle) else SKIP
+        return None if disks_of(pod.pod) or self._is_taken(cycle) else framework.SKIP
 
-    def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
+    def filter(self, cycle: framework.Cycle, rows: Rows) -> framework.Judgement | None:
         bits = np.full(row_count(rows), 2 if self._is_taken(cycle) else 0, dtype=np.int64)
         if disks_of(cycle.pod.pod):  # rare by now: no index of them is kept
             for place, row in enumerate(row_numbers(rows).tolist()):
                 if any(self._shared_with(cycle, resident) for resident in cycle.cluster.residents[row].values()):
                     bits[place] = 1
-        return Judgement(bits, (self.disk_reason, self.claim_reason), unresolvable=False) if bits.any() else None
+        return (
+            framework.Judgement(bits, (self.disk_reason, self.claim_reason), unresolvable=False) if bits.any() else None
+        )
 
-    def passes_with_fewer_pods(self, cycle: Cycle) -> bool:
+    def passes_with_fewer_pods(self, cycle: framework.Cycle) -> bool:
         return True
 
-    def nearest_miss(self, cycle: Cycle, row: int, account: RowAccount | None) -> Miss | None:
+    def nearest_miss(self, cycle: framework.Cycle, row: int, account: framework.RowAccount | None) -> Miss | None:
         """The pods that use the disk on the row, or the claim anywhere."""
         cluster = cycle.cluster
         if self.name not in cycle.state:  # PreFilter refused the pod for a missing claim
@@ -156,10 +147,10 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
             ] or taken
         return in_use("; ".join(taken)) if taken else None
 
-    def _shared_with(self, cycle: Cycle, resident: PodInfo) -> list[str]:
+    def _shared_with(self, cycle: framework.Cycle, resident: PodInfo) -> list[str]:
         return shared_disks(cycle.pod.pod, resident.pod) if resident.has_disks else []
 
-    def _is_taken(self, cycle: Cycle) -> bool:
+    def _is_taken(self, cycle: framework.Cycle) -> bool:
         """True if another pod uses a claim that this pod needs exclusively."""
         wanted: list[Key] = cycle.state[self.name]
         return bool(wanted) and any(map(cycle.cluster.index(AttachedVolumes).users_of, wanted))
@@ -178,11 +169,11 @@ Place = tuple[str, frozenset[str]]
 """(label key, the values a node may have)"""
 
 
-class VolumeZone(PreFilterPlugin, FilterPlugin):
+class VolumeZone(framework.PreFilterPlugin, framework.FilterPlugin):
     name = "VolumeZone"
     reason = "node(s) had no available volume zone"
 
-    def events(self) -> Iterable[EventHint]:
+    def events(self) -> Iterable[framework.EventHint]:
         add_or_update = ActionType.ADD | ActionType.UPDATE
         return (
             (ClusterEvent(EventResource.STORAGE_CLASS, ActionType.ADD), _class_waits),
@@ -197,23 +188,23 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
     def reach(self, cluster: Cluster, event: ClusterEvent, changed: Any) -> Rows | None:
         return row_about(cluster, changed)
 
-    def pre_filter(self, cycle: Cycle) -> Status | None:
+    def pre_filter(self, cycle: framework.Cycle) -> framework.Status | None:
         """Collect the zones and regions of the pod's volumes. SKIP if none has such labels."""
         if not cycle.pod.has_claims:
-            return SKIP
+            return framework.SKIP
         places: dict[Place, None] = {}
         for name, key in cycle.pod.named_claims:
             found = _volume_of(key, name, cycle.cluster.storage)
-            if isinstance(found, Status):
+            if isinstance(found, framework.Status):
                 return found
             if found is not None:
                 places.update(dict.fromkeys(_places_of(found)))
         if not places:
-            return SKIP
+            return framework.SKIP
         cycle.state[self.name] = tuple(places)
         return None
 
-    def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
+    def filter(self, cycle: framework.Cycle, rows: Rows) -> framework.Judgement | None:
         places: tuple[Place, ...] = cycle.state[self.name]
         is_elsewhere = np.zeros(row_count(rows), dtype=np.bool_)
         for key, values in places:
@@ -221,12 +212,12 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
         if not is_elsewhere.any():
             return None
         is_elsewhere &= _speaks_of_zones(cycle.cluster, rows)
-        return refuse(is_elsewhere, self.reason, unresolvable=True)
+        return framework.refuse(is_elsewhere, self.reason, unresolvable=True)
 
-    def passes_with_fewer_pods(self, cycle: Cycle) -> bool:
+    def passes_with_fewer_pods(self, cycle: framework.Cycle) -> bool:
         return True
 
-    def nearest_miss(self, cycle: Cycle, row: int, account: RowAccount | None) -> Miss | None:
+    def nearest_miss(self, cycle: framework.Cycle, row: int, account: framework.RowAccount | None) -> Miss | None:
         """The volumes in another zone or region than the row, with both places."""
         if self.name not in cycle.state:  # PreFilter refused the pod for a missing claim
             return None
@@ -245,23 +236,23 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
         return elsewhere("; ".join(dict.fromkeys(told))) if told else None
 
 
-def _volume_of(key: str, name: str, storage: Storage) -> PersistentVolume | Status | None:
+def _volume_of(key: str, name: str, storage: Storage) -> PersistentVolume | framework.Status | None:
     """The volume that a claim is or should be bound to; None while it waits for this decision."""
     if not name:
-        return unresolvable("PersistentVolumeClaim had no name")
+        return framework.unresolvable("PersistentVolumeClaim had no name")
     claim = storage.claims.get(key)
     if claim is None:
-        return unresolvable(f'persistentvolumeclaim "{name}" not found')
+        return framework.unresolvable(f'persistentvolumeclaim "{name}" not found')
     volume_name = claim.spec.volume_name
     if volume_name:
-        return storage.volumes.get(volume_name) or unresolvable(f'persistentvolume "{volume_name}" not found')
+        return storage.volumes.get(volume_name) or framework.unresolvable(f'persistentvolume "{volume_name}" not found')
     class_name = claim.class_name
     if not class_name:
-        return unresolvable("PersistentVolumeClaim had no pv name and storageClass name")
+        return framework.unresolvable("PersistentVolumeClaim had no pv name and storageClass name")
     storage_class = storage.classes.get(class_name)
     if storage_class is None:
-        return unresolvable(f'storageclass.storage.k8s.io "{class_name}" not found')
-    return None if storage_class.waits_for_consumer else unresolvable("PersistentVolume had no name")
+        return framework.unresolvable(f'storageclass.storage.k8s.io "{class_name}" not found')
+    return None if storage_class.waits_for_consumer else framework.unresolvable("PersistentVolume had no name")
 
 
 def _places_of(volume: PersistentVolume) -> list[Place]:
@@ -285,7 +276,7 @@ def _has_any(cluster: Cluster, key: str, values: frozenset[str], rows: Rows) -> 
     return is_right
 
 
-def _label_at(cycle: Cycle, label: str, kind: str, row: int) -> str:
+def _label_at(cycle: framework.Cycle, label: str, kind: str, row: int) -> str:
     """The zone or region of a row, as text."""
     node = cycle.cluster.nodes[row]
     labels = node.metadata.labels if node is not None else {}

@@ -22,6 +22,7 @@ from typing import Any, Final
 import numpy as np
 
 from tonnage.objects.core_v1 import Pod
+from tonnage.scheduling import framework
 from tonnage.scheduling.cluster.columns import Mask
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.plugin_args import DefaultPreemptionArgs
@@ -30,29 +31,8 @@ from tonnage.scheduling.decision.nominated_room import PortsFilter, SumsFilter, 
 from tonnage.scheduling.decision.scheduling_cycle import Decider
 from tonnage.scheduling.events import SKIP as NO_HELP
 from tonnage.scheduling.events import ActionType, ClusterEvent, EventResource, Hint
-from tonnage.scheduling.framework import (
-    SUCCESS,
-    Code,
-    Cycle,
-    EventHint,
-    Handle,
-    PluginCounter,
-    PostFilterPlugin,
-    PostFilterResult,
-    PreEnqueuePlugin,
-    Status,
-    unresolvable,
-)
+from tonnage.scheduling.preemption import victims
 from tonnage.scheduling.preemption.ranked_residents import DisruptionBudgets, RankedResidents, RowNumbers
-from tonnage.scheduling.preemption.victims import (
-    NO_VICTIMS,
-    Candidate,
-    CandidatesBySums,
-    expected_on,
-    fits_without,
-    passes_with_fewer_pods_but_for,
-    victims_on,
-)
 
 NEVER: Final = "not eligible due to preemptionPolicy=Never."
 TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
@@ -76,7 +56,7 @@ class Preemption:
     args: DefaultPreemptionArgs
     rng: random.Random
 
-    def attempt(self, cycle: Cycle, diagnosis: Diagnosis) -> PostFilterResult:
+    def attempt(self, cycle: framework.Cycle, diagnosis: Diagnosis) -> framework.PostFilterResult:
         """Find a node and its victims for a pod that was refused everywhere. `diagnosis`: why, as of now."""
         if told := ineligible(cycle, diagnosis):
             return _refused(told)
@@ -84,21 +64,21 @@ class Preemption:
             return self._search(cycle, diagnosis)
         # If no room can be made for a pod, none can for an equal one; a found preemption is used once.
         asked = "preemption", cycle.pod.priority
-        known: PostFilterResult | None = diagnosis.shared.get(asked)
+        known: framework.PostFilterResult | None = diagnosis.shared.get(asked)
         if known is None:
             known = self._search(cycle, diagnosis)
             if not known.status.is_success:
                 diagnosis.shared[asked] = known
         return known
 
-    def _search(self, cycle: Cycle, diagnosis: Diagnosis) -> PostFilterResult:
+    def _search(self, cycle: framework.Cycle, diagnosis: Diagnosis) -> framework.PostFilterResult:
         cluster, rows = cycle.cluster, diagnosis.resolvable_rows()
         refusals: Counter[str] = Counter()
         if (
             cycle.pod.priority <= cluster.index(RankedResidents).lowest
         ):  # no pod anywhere has lower priority: the usual case, without looking at rows
             if len(rows):
-                refusals[NO_VICTIMS] = len(rows)
+                refusals[victims.NO_VICTIMS] = len(rows)
             return _no_room(cluster.count, len(rows), refusals)
         summed, to_try = self._by_sums(cycle, diagnosis, rows)
         if summed is not None:
@@ -106,7 +86,7 @@ class Preemption:
         tried = self._by_trying(cycle, to_try, self.min_candidates(len(rows)), summed, refusals)
         best = self._cheapest(cycle, summed, tried)
         if best is not None:
-            return PostFilterResult(SUCCESS, cluster.name(best.row), best.victims, best.violations)
+            return framework.PostFilterResult(framework.SUCCESS, cluster.name(best.row), best.victims, best.violations)
         return _no_room(cluster.count, len(rows), refusals)
 
     def min_candidates(self, rows: int) -> int:
@@ -117,8 +97,8 @@ class Preemption:
     # -- candidates ---------------------------------------------------------------------------------------------------
 
     def _by_sums(
-        self, cycle: Cycle, diagnosis: Diagnosis, rows: RowNumbers
-    ) -> tuple[CandidatesBySums | None, RowNumbers]:
+        self, cycle: framework.Cycle, diagnosis: Diagnosis, rows: RowNumbers
+    ) -> tuple[victims.CandidatesBySums | None, RowNumbers]:
         """The candidates among the rows that sums decide, and the other rows."""
         fit = self.decider.pipeline.sums
         if fit is None or diagnosis.refusal is not None:
@@ -126,17 +106,17 @@ class Preemption:
         is_summed = self._is_summed(cycle, diagnosis, rows, fit)
         if not is_summed.any():
             return None, rows
-        sums, expected, ports = fit.sums(cycle.pod), expected_on(cycle), self._ports(cycle)
+        sums, expected, ports = fit.sums(cycle.pod), victims.expected_on(cycle), self._ports(cycle)
         reason = ports.reason if ports is not None else ""
-        found = CandidatesBySums(cycle.cluster, cycle.pod, sums, rows[is_summed], expected, port_reason=reason)
+        found = victims.CandidatesBySums(cycle.cluster, cycle.pod, sums, rows[is_summed], expected, port_reason=reason)
         return found, rows[~is_summed]
 
-    def _ports(self, cycle: Cycle) -> PortsFilter | None:
+    def _ports(self, cycle: framework.Cycle) -> PortsFilter | None:
         """The filter of host ports, if the pod wants any."""
         ports = self.decider.pipeline.ports
         return None if ports is None or ports.name in cycle.skip_filter else ports
 
-    def _is_summed(self, cycle: Cycle, diagnosis: Diagnosis, rows: RowNumbers, fit: SumsFilter) -> Mask:
+    def _is_summed(self, cycle: framework.Cycle, diagnosis: Diagnosis, rows: RowNumbers, fit: SumsFilter) -> Mask:
         """A mask over `rows`: True if every filter but `fit` and that of ports passes the row, whichever of its pods
         go. Filters before the first that refused pass; those after it are asked."""
         filters, ports = self.decider.filters, self._ports(cycle)
@@ -153,24 +133,24 @@ class Preemption:
                 judgement = plugin.filter(cycle, rows[found])
                 if judgement is not None:
                     found[found] = judgement.bits == 0
-        expected = expected_on(cycle)
+        expected = victims.expected_on(cycle)
         place_of = {row: place for place, row in enumerate(rows.tolist()) if found[place]} if expected else {}
         is_across = looks_across_rows(filters, cycle)
         for row, pods in expected.items():
             place = place_of.get(row)
             if place is not None and (is_across or not all(takes_only_resources(cycle.pod, pod) for pod in pods)):
-                found[place] = passes_with_fewer_pods_but_for(self.decider, cycle, row, fit)
+                found[place] = victims.passes_with_fewer_pods_but_for(self.decider, cycle, row, fit)
         return found
 
     def _by_trying(
         self,
-        cycle: Cycle,
+        cycle: framework.Cycle,
         rows: RowNumbers,
         enough: int,
-        summed: CandidatesBySums | None,
+        summed: victims.CandidatesBySums | None,
         refusals: Counter[str],
-    ) -> list[Candidate]:
-        found: list[Candidate] = []
+    ) -> list[victims.Candidate]:
+        found: list[victims.Candidate] = []
         counted = len(summed) if summed is not None else 0
         is_clean = summed is not None and summed.has_clean
         if counted + len(rows) > enough and len(rows):
@@ -186,8 +166,8 @@ class Preemption:
                     told = f"node(s) were not tried, for the pod has {terms} affinity terms and spread constraints"
                     refusals[f"{told}: a search asks {MAX_TERMS_ASKED}"] += 1
                     continue
-            answer = victims_on(self.decider, cycle, row)
-            if isinstance(answer, Candidate):
+            answer = victims.victims_on(self.decider, cycle, row)
+            if isinstance(answer, victims.Candidate):
                 found.append(answer)
                 counted += 1
                 is_clean = is_clean or not answer.violations
@@ -195,18 +175,20 @@ class Preemption:
                 refusals.update(answer)
         return found
 
-    def _cheapest(self, cycle: Cycle, summed: CandidatesBySums | None, tried: list[Candidate]) -> Candidate | None:
+    def _cheapest(
+        self, cycle: framework.Cycle, summed: victims.CandidatesBySums | None, tried: list[victims.Candidate]
+    ) -> victims.Candidate | None:
         """The cheapest candidate. A candidate found by sums is tried once, because plugins may break their promises; if
         it fails, the result of trying its row replaces it."""
         best_tried = min(tried, key=lambda each: each.cost, default=None)
         while summed is not None and (best := summed.best()) is not None:
             if best_tried is not None and best_tried.cost < best.cost:
                 break
-            if fits_without(self.decider, cycle, best.row, best.victims):
+            if victims.fits_without(self.decider, cycle, best.row, best.victims):
                 return best
             summed.drop(best.row)
-            answer = victims_on(self.decider, cycle, best.row)
-            if isinstance(answer, Candidate) and (best_tried is None or answer.cost < best_tried.cost):
+            answer = victims.victims_on(self.decider, cycle, best.row)
+            if isinstance(answer, victims.Candidate) and (best_tried is None or answer.cost < best_tried.cost):
                 best_tried = answer
         return best_tried
 
@@ -219,13 +201,13 @@ def _terms(pod: PodInfo) -> int:
     return sum(map(len, lists))
 
 
-def _questions(cycle: Cycle, row: int) -> int:
+def _questions(cycle: framework.Cycle, row: int) -> int:
     """How many questions a row takes: one without all pods of lower priority, and one for each that comes back."""
     lesser = sum(pod.priority < cycle.pod.priority for pod in cycle.cluster.residents[row].values())
     return lesser + 1 if lesser else 0
 
 
-def ineligible(cycle: Cycle, diagnosis: Diagnosis) -> str:
+def ineligible(cycle: framework.Cycle, diagnosis: Diagnosis) -> str:
     """Why the pod may not preempt; empty if it may. It waits for terminating victims, unless their node has become
     impossible. Mirrors PodEligibleToPreemptOthers."""
     pod, cluster = cycle.pod, cycle.cluster
@@ -235,7 +217,7 @@ def ineligible(cycle: Cycle, diagnosis: Diagnosis) -> str:
     if row < 0:
         return ""
     refusal = diagnosis.refusal
-    if refusal.code is Code.UNRESOLVABLE if refusal is not None else diagnosis.final[row]:
+    if refusal.code is framework.Code.UNRESOLVABLE if refusal is not None else diagnosis.final[row]:
         return ""
     there = cluster.residents[row].values()
     return TERMINATING if any(each.priority < pod.priority and is_being_preempted(each) for each in there) else ""
@@ -249,22 +231,22 @@ def is_being_preempted(pod: PodInfo) -> bool:
     return target is not None and target.status == "True" and target.reason == PREEMPTED
 
 
-def _no_room(nodes: int, looked_at: int, refusals: Counter[str]) -> PostFilterResult:
+def _no_room(nodes: int, looked_at: int, refusals: Counter[str]) -> framework.PostFilterResult:
     if looked_at < nodes:
         refusals[NOT_HELPFUL] += nodes - looked_at
     told = ", ".join(sorted(f"{count} {reason}" for reason, count in refusals.items()))
     return _refused(f"0/{nodes} nodes are available: {told}.", withdraws=True)
 
 
-def _refused(told: str, *, withdraws: bool = False) -> PostFilterResult:
-    status = Status(Code.UNSCHEDULABLE, (f"preemption: {told}",))
-    return PostFilterResult(status, withdraws_nomination=withdraws)
+def _refused(told: str, *, withdraws: bool = False) -> framework.PostFilterResult:
+    status = framework.Status(framework.Code.UNSCHEDULABLE, (f"preemption: {told}",))
+    return framework.PostFilterResult(status, withdraws_nomination=withdraws)
 
 
 IN_PROGRESS = "waiting for the preemption for this pod to be finished"
 
 
-class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin):
+class DefaultPreemption(framework.PostFilterPlugin, framework.PreEnqueuePlugin):
     name = "DefaultPreemption"
 
     def __init__(self, args: DefaultPreemptionArgs | None = None) -> None:
@@ -274,26 +256,26 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin):
         """The uids of pods whose victims are being deleted; the engine adds and removes them."""
         self.attempts_total = 0
 
-    def connect(self, handle: Handle) -> None:
+    def connect(self, handle: framework.Handle) -> None:
         self._search = Preemption(handle.decider, self._args, handle.rng)
 
     def indexes(self) -> Iterable[type]:
         return (RankedResidents, DisruptionBudgets)
 
-    def counters(self) -> Iterable[PluginCounter]:
+    def counters(self) -> Iterable[framework.PluginCounter]:
         told = "Attempts to make room by preempting pods of lower priority."
-        yield PluginCounter("scheduler_preemption_attempts", told, self.attempts_total)
+        yield framework.PluginCounter("scheduler_preemption_attempts", told, self.attempts_total)
 
-    def post_filter(self, cycle: Cycle, diagnosis: Diagnosis) -> PostFilterResult:
+    def post_filter(self, cycle: framework.Cycle, diagnosis: Diagnosis) -> framework.PostFilterResult:
         if self._search is None:
             raise RuntimeError(f"{self.name} was asked before it was connected to a profile")
         self.attempts_total += 1
         return self._search.attempt(cycle, diagnosis)
 
-    def pre_enqueue(self, pod: PodInfo) -> Status:
-        return unresolvable(IN_PROGRESS) if pod.uid in self.preempting else SUCCESS
+    def pre_enqueue(self, pod: PodInfo) -> framework.Status:
+        return framework.unresolvable(IN_PROGRESS) if pod.uid in self.preempting else framework.SUCCESS
 
-    def events(self) -> Iterable[EventHint]:
+    def events(self) -> Iterable[framework.EventHint]:
         """Deleted victims may let the pod past PreEnqueue; the plugins that refused it decide whether to try it."""
         return ((ClusterEvent(EventResource.POD, ActionType.DELETE), _leave_it_to_others),)
 

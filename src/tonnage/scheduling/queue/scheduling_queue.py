@@ -26,31 +26,10 @@ from tonnage.clock import Clock
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
 from tonnage.objects.storage_v1 import StorageClass
+from tonnage.scheduling import events
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.events import (
-    ASSIGNED_POD_DELETE,
-    BACKOFF_COMPLETE,
-    FORCE_ACTIVATE,
-    POP_FROM_BACKOFF,
-    SCHEDULE_ATTEMPT_FAILURE,
-    UNSCHEDULABLE_TIMEOUT,
-    UNSCHEDULED_POD_ADD,
-    UNSCHEDULED_POD_UPDATE,
-    ClusterEvent,
-    changes_of,
-    claims_named,
-    pod_events,
-)
+from tonnage.scheduling.queue import queues
 from tonnage.scheduling.queue.nominator import Nominator
-from tonnage.scheduling.queue.queues import (
-    INITIAL_BACKOFF_S,
-    MAX_BACKOFF_S,
-    BackoffQueue,
-    Flight,
-    QueuedHook,
-    QueueName,
-    Queues,
-)
 from tonnage.scheduling.queue.waiting_pods import (
     LeftBehind,
     PluginErrorHook,
@@ -71,7 +50,7 @@ MAX_UNSCHEDULABLE_S: Final = 300.0
 FLUSH_UNSCHEDULABLE_EVERY_S: Final = 30.0
 """How often to call `flush_unschedulable_leftover`."""
 
-_NO_NEWS: Final = (BACKOFF_COMPLETE, POP_FROM_BACKOFF, SCHEDULE_ATTEMPT_FAILURE)
+_NO_NEWS: Final = (events.BACKOFF_COMPLETE, events.POP_FROM_BACKOFF, events.SCHEDULE_ATTEMPT_FAILURE)
 """Moves without an event: nothing has changed for the pod."""
 
 
@@ -89,13 +68,13 @@ class SchedulingQueue:
         profiles: Mapping[str, QueueingRules],
         *,
         sort_key: SortKey = by_priority,
-        initial_backoff_s: float = INITIAL_BACKOFF_S,
-        max_backoff_s: float = MAX_BACKOFF_S,
+        initial_backoff_s: float = queues.INITIAL_BACKOFF_S,
+        max_backoff_s: float = queues.MAX_BACKOFF_S,
         max_unschedulable_s: float = MAX_UNSCHEDULABLE_S,
         nominations_give_way: bool = False,
         retries_in_a_row: int = 0,
         on_active: Callable[[], None] = lambda: None,
-        on_queued: QueuedHook = lambda queued, queue, why: None,
+        on_queued: queues.QueuedHook = lambda queued, queue, why: None,
         on_plugin_error: PluginErrorHook = lambda plugin, queued, exc: None,
         rules: WakingRules | None = None,
     ) -> None:
@@ -108,12 +87,12 @@ class SchedulingQueue:
         self._sequence = count()
         self._tables = {name: HintTable(rules, on_plugin_error) for name, rules in profiles.items()}
         self._no_table = HintTable(QueueingRules(), on_plugin_error)
-        self._in_flight: dict[str, Flight] = {}
+        self._in_flight: dict[str, queues.Flight] = {}
         """The pods between `pop_nowait` and `done`, oldest first."""
-        self._queues = Queues(
+        self._queues = queues.Queues(
             clock,
             profiles,
-            BackoffQueue(sort_key, initial_s=initial_backoff_s, max_s=max_backoff_s),
+            queues.BackoffQueue(sort_key, initial_s=initial_backoff_s, max_s=max_backoff_s),
             sort_key=sort_key,
             on_queued=self._queued,
             on_plugin_error=on_plugin_error,
@@ -144,7 +123,7 @@ class SchedulingQueue:
         if known is not None:
             self.update(known.pod, pod)
         else:
-            self._enter(pod, UNSCHEDULED_POD_ADD)
+            self._enter(pod, events.UNSCHEDULED_POD_ADD)
 
     def update(self, old: Pod, new: Pod) -> None:
         """A pod without a node changed. It keeps its place, unless the change moves it out of the unschedulable pool. A
@@ -157,12 +136,12 @@ class SchedulingQueue:
         flight, queued = self._in_flight.get(uid), self._queues.get(uid)
         if flight is not None:
             flight.info, flight.is_gone = PodInfo(new), False
-            for event in pod_events(old, new):
+            for event in events.pod_events(old, new):
                 self._keep(RecordedEvent(event, old, new, only=uid))
         elif queued is not None:
             queued.info = PodInfo(new)
         else:
-            self._enter(new, UNSCHEDULED_POD_UPDATE)
+            self._enter(new, events.UNSCHEDULED_POD_UPDATE)
         self.nominator.told_otherwise(uid, self.nominator.rules.told(old))
         if queued is not None and uid in self._queues.pool:
             self._reconsider(queued, old, new)
@@ -190,18 +169,18 @@ class SchedulingQueue:
         themselves: where they may go depends on its node."""
         pool = self._queues.pool
         if pool.mounts_claims and pod.spec.volumes:
-            pool.sign_again(pool.mounting(claims_named(None, pod)).values())
+            pool.sign_again(pool.mounting(events.claims_named(None, pod)).values())
         self.nominator.assumed(pod, node_name)
         self._waking.tried(uid_of(pod))
 
-    def _queued(self, queued: QueuedPod, queue: QueueName, why: str) -> None:
-        can_be_popped = queue in (QueueName.ACTIVE, QueueName.BACKOFF)
+    def _queued(self, queued: QueuedPod, queue: queues.QueueName, why: str) -> None:
+        can_be_popped = queue in (queues.QueueName.ACTIVE, queues.QueueName.BACKOFF)
         self.nominator.queued(queued, is_news=can_be_popped and why not in _NO_NEWS)
         self._on_queued(queued, queue, why)
-        if can_be_popped and why != POP_FROM_BACKOFF:
+        if can_be_popped and why != events.POP_FROM_BACKOFF:
             self.on_active()
 
-    def _enter(self, pod: Pod, event: ClusterEvent) -> None:
+    def _enter(self, pod: Pod, event: events.ClusterEvent) -> None:
         queued = QueuedPod(PodInfo(pod), self._clock.monotonic(), next(self._sequence))
         # Even if it is gated: its nomination holds room.
         self.nominator.nominate(pod)
@@ -209,7 +188,7 @@ class SchedulingQueue:
 
     def _reconsider(self, queued: QueuedPod, old: Pod, new: Pod) -> None:
         """An unschedulable pod was changed: ask the plugins that refused it whether that helps."""
-        for event in pod_events(old, new):
+        for event in events.pod_events(old, new):
             how = self._table(queued).worth(queued, event, old, new)
             if how is not Requeue.NOT:
                 self._queues.requeue(queued, how, event.label)
@@ -231,7 +210,7 @@ class SchedulingQueue:
     def _start_flight(self, queued: QueuedPod) -> QueuedPod:
         queued.attempts += 1
         queued.left_behind = LeftBehind(tried_on=self.nominator.node_of(queued.pod))
-        self._in_flight[queued.uid] = Flight(queued.info)
+        self._in_flight[queued.uid] = queues.Flight(queued.info)
         return queued
 
     def _keep(self, seen: RecordedEvent) -> None:
@@ -251,7 +230,7 @@ class SchedulingQueue:
         unschedulable_plugins: Iterable[str] = (),
         pending_plugins: Iterable[str] = (),
         pod: Pod | None = None,
-    ) -> QueueName | None:
+    ) -> queues.QueueName | None:
         """A popped pod failed: these plugins refused it or, without plugins, an error occurred.
 
         Returns where the events since its pop send it; None if it is gone, has a node, or is queued already. Pass its
@@ -281,7 +260,7 @@ class SchedulingQueue:
             how = self._table(queued).worth_since(queued, seen)
         if self.nominator.node_of(newest.pod) not in ("", queued.left_behind.tried_on):
             how = Requeue.AT_ONCE  # it was nominated while in flight
-        landed = self._queues.take_back(queued, how, SCHEDULE_ATTEMPT_FAILURE)
+        landed = self._queues.take_back(queued, how, events.SCHEDULE_ATTEMPT_FAILURE)
         if queued.left_behind.is_like_others and queued.rejectors:
             self._waking.refused(queued)
         else:
@@ -302,7 +281,7 @@ class SchedulingQueue:
     # -- what makes pods move -----------------------------------------------------------------------------------------
 
     def move_all_to_active_or_backoff(
-        self, event: ClusterEvent, old: Any, new: Any, pre_check: PreCheck | None = None
+        self, event: events.ClusterEvent, old: Any, new: Any, pre_check: PreCheck | None = None
     ) -> None:
         """An event came: try the unschedulable pods it may help, and keep it for pods in flight. `pre_check` excludes
         pods that it cannot concern. A wildcard is for every pod."""
@@ -318,31 +297,31 @@ class SchedulingQueue:
             return  # no pod it could help, and none in flight to keep it for
         if _provisioner_of(old) != _provisioner_of(new):
             self._queues.pool.sign_mounting_again()  # its claims need attach slots of another driver now, or of none
-        for change in changes_of(old, new):
+        for change in events.changes_of(old, new):
             self.move_all_to_active_or_backoff(*change)
 
     def assigned_pod_deleted(self, pod: Pod, *, assumed_on: str = "") -> None:
         """A pod no longer uses room on a node. Pass the node of an assumed pod as `assumed_on`: its spec has none."""
         if assumed_on:
             pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=assumed_on))
-        self.move_all_to_active_or_backoff(ASSIGNED_POD_DELETE, pod, None)
+        self.move_all_to_active_or_backoff(events.ASSIGNED_POD_DELETE, pod, None)
 
     def activate(self, pods: Iterable[Pod]) -> None:
         """Try these pods now, whatever they wait for; a pod in flight is tried again when it comes back."""
-        places, why = self._queues, FORCE_ACTIVATE.label
+        places, why = self._queues, events.FORCE_ACTIVATE.label
         for uid in map(uid_of, pods):
             if (queued := places.pool.get(uid)) is not None:
                 places.to_active(queued, why)
             elif (queued := places.backoff.remove(uid)) is not None:
                 places.to_active(queued, why, has_passed_gates=True)
             elif uid in self._in_flight:
-                self._keep(RecordedEvent(FORCE_ACTIVATE, None, None, only=uid))
+                self._keep(RecordedEvent(events.FORCE_ACTIVATE, None, None, only=uid))
 
     def gate_opened(self, pod: Pod, plugin: str) -> None:
         """A PreEnqueue plugin no longer blocks this pod."""
         queued = self._queues.pool.get(uid_of(pod))
         if queued is not None and queued.gating_plugin == plugin:
-            self._queues.requeue(queued, Requeue.AFTER_BACKOFF, FORCE_ACTIVATE.label)
+            self._queues.requeue(queued, Requeue.AFTER_BACKOFF, events.FORCE_ACTIVATE.label)
 
     def preemption_failed(self, pod: Pod) -> None:
         """The preemption for an unschedulable pod failed: try it again after a backoff as for an error."""
@@ -350,13 +329,13 @@ class SchedulingQueue:
         if queued is not None:
             queued.queued_at, queued.backoff_until = self._clock.monotonic(), None
             queued.consecutive_errors += 1
-            self._queues.requeue(queued, Requeue.AFTER_BACKOFF, SCHEDULE_ATTEMPT_FAILURE)
+            self._queues.requeue(queued, Requeue.AFTER_BACKOFF, events.SCHEDULE_ATTEMPT_FAILURE)
 
     def flush_backoff_completed(self, now_s: float) -> None:
         """Make pods active whose backoff is over, and stop waiting for pods that were let out long ago. Call it every
         second, or at `next_backoff_completion_at`."""
         for queued in self._queues.backoff.pop_completed(now_s):
-            self._queues.to_active(queued, BACKOFF_COMPLETE, has_passed_gates=True)
+            self._queues.to_active(queued, events.BACKOFF_COMPLETE, has_passed_gates=True)
         self._waking.flush(now_s)
 
     def next_backoff_completion_at(self) -> float | None:
@@ -368,11 +347,11 @@ class SchedulingQueue:
         overdue = [queued for queued in self._queues.pool if now_s - queued.waiting_since() > self._max_unschedulable_s]
         for queued in overdue:
             queued.flushed_at = now_s
-        self._waking.move(((queued, Requeue.AFTER_BACKOFF) for queued in overdue), UNSCHEDULABLE_TIMEOUT)
+        self._waking.move(((queued, Requeue.AFTER_BACKOFF) for queued in overdue), events.UNSCHEDULABLE_TIMEOUT)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def pending_pods(self) -> dict[QueueName, int]:
+    def pending_pods(self) -> dict[queues.QueueName, int]:
         """The number of waiting pods by place, for scheduler_pending_pods. Pods in flight do not count."""
         return self._queues.counts()
 
@@ -380,7 +359,7 @@ class SchedulingQueue:
         """(plugin, profile) -> the number of waiting pods that it blocks, for scheduler_unschedulable_pods."""
         return dict(self._queues.refusals)
 
-    def pods_in(self, queue: QueueName) -> list[QueuedPod]:
+    def pods_in(self, queue: queues.QueueName) -> list[QueuedPod]:
         return list(self._queues.pods_in(queue))
 
     def in_flight(self) -> list[Pod]:

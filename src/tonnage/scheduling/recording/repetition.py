@@ -27,17 +27,7 @@ from tonnage.scheduling.framework import PostFilterPlugin
 from tonnage.scheduling.plugins.volume_binding import assumed_in
 from tonnage.scheduling.queue.queues import INITIAL_BACKOFF_S, MAX_BACKOFF_S
 from tonnage.scheduling.queue.waiting_pods import QueuedPod, uid_of
-from tonnage.scheduling.recording.recording_engine import (
-    BINDINGS,
-    CHANGES,
-    DECISIONS,
-    PREEMPTIONS,
-    RETURNS,
-    Header,
-    RecordedLine,
-    instant,
-    read_object,
-)
+from tonnage.scheduling.recording import recording_engine
 
 
 class BrokenRecording(TonnageError):
@@ -59,8 +49,8 @@ class RecordedClock:
     async def sleep(self, seconds: float) -> None:
         raise RuntimeError("nobody sleeps in a repetition")
 
-    def set(self, line: RecordedLine) -> None:
-        self._at, self._now = line.at, instant(line.now_us)
+    def set(self, line: recording_engine.RecordedLine) -> None:
+        self._at, self._now = line.at, recording_engine.instant(line.now_us)
 
 
 class RecordedObjects:
@@ -69,7 +59,7 @@ class RecordedObjects:
     def __init__(self) -> None:
         self._known: dict[tuple[str, Key], Object] = {}
 
-    def take(self, line: RecordedLine) -> tuple[Object | None, Object | None]:
+    def take(self, line: recording_engine.RecordedLine) -> tuple[Object | None, Object | None]:
         """(before, now) of an add, update or delete. Raises BrokenRecording."""
         if line.op == "delete":
             found = self._known.pop((line.kind, line.key), None)
@@ -78,7 +68,7 @@ class RecordedObjects:
             return found, None
         if not bytes(line.object):
             raise BrokenRecording(f'"{line.op}" has no object')
-        new = read_object(line.object)
+        new = recording_engine.read_object(line.object)
         place = (type(new).__name__, new.key)
         before = self._known.get(place)
         if line.op == "update" and before is None:
@@ -109,7 +99,7 @@ class Repetition:
 
     def __init__(
         self,
-        header: Header,
+        header: recording_engine.Header,
         profiles: Iterable[ResolvedProfile],
         *,
         initial_backoff_s: float = INITIAL_BACKOFF_S,
@@ -117,7 +107,7 @@ class Repetition:
         explained_decision: int | None = None,
     ) -> None:
         """`explained_decision`: the number of the attempt to explain, from 1; explaining all is slow."""
-        self.clock = RecordedClock(header.at, instant(header.now_us))
+        self.clock = RecordedClock(header.at, recording_engine.instant(header.now_us))
         self.objects = RecordedObjects()
         self.engine = Engine(
             profiles,
@@ -138,18 +128,18 @@ class Repetition:
         self._placements: dict[str, Placement] = {}
         self._finished: set[str] = set()  # pods whose binding the API has accepted
 
-    def repeat(self, line: RecordedLine) -> Difference | None:
+    def repeat(self, line: recording_engine.RecordedLine) -> Difference | None:
         """Repeat a line. Raises BrokenRecording if it is impossible."""
         self.clock.set(line)
-        if line.op in CHANGES:
+        if line.op in recording_engine.CHANGES:
             self._changed(line)
-        elif line.op in DECISIONS:
+        elif line.op in recording_engine.DECISIONS:
             return self._decided(line)
-        elif line.op in RETURNS:
+        elif line.op in recording_engine.RETURNS:
             self._came_back(line)
-        elif line.op in BINDINGS:
+        elif line.op in recording_engine.BINDINGS:
             self._bound(line)
-        elif line.op in PREEMPTIONS:
+        elif line.op in recording_engine.PREEMPTIONS:
             self._preemption(line)
         elif line.op == "makeWay":
             self.engine.make_way(line.node, below=line.below)
@@ -159,7 +149,7 @@ class Repetition:
             self.engine.tick(line.at)
         return None
 
-    def _changed(self, line: RecordedLine) -> None:
+    def _changed(self, line: recording_engine.RecordedLine) -> None:
         old, new = self.objects.take(line)
         if new is None:
             if old is not None:
@@ -178,7 +168,7 @@ class Repetition:
             self._placements.pop(uid, None)
             self._queued.pop(uid, None)
 
-    def _decided(self, line: RecordedLine) -> Difference | None:
+    def _decided(self, line: recording_engine.RecordedLine) -> Difference | None:
         if line.op == "pop":
             queued = self.engine.pop()
             if (queued.uid if queued is not None else "") != line.uid:
@@ -194,7 +184,7 @@ class Repetition:
         node = outcome.result.nominated_node if outcome is not None else ""
         return None if node == line.node else self._apart(line, line.node, node)
 
-    def _attempted(self, line: RecordedLine) -> Difference | None:
+    def _attempted(self, line: recording_engine.RecordedLine) -> Difference | None:
         self.decisions += 1
         explains = self.decisions == self._explained_decision
         attempt = self.engine.attempt(_known(self._queued, line, "popped"), explains=explains)
@@ -208,11 +198,11 @@ class Repetition:
         return self._apart(line, line.node, node, attempt.explanation)
 
     def _apart(
-        self, line: RecordedLine, recorded: str, repeated: str, explained: Explanation | None = None
+        self, line: recording_engine.RecordedLine, recorded: str, repeated: str, explained: Explanation | None = None
     ) -> Difference:
         return Difference(line.op, line.key, recorded, repeated, self.clock.now(), explained)
 
-    def _came_back(self, line: RecordedLine) -> None:
+    def _came_back(self, line: recording_engine.RecordedLine) -> None:
         queued = _known(self._queued, line, "popped")
         if line.op == "done":
             self.engine.done(queued.pod)
@@ -222,7 +212,7 @@ class Repetition:
             newest = self.objects.pod(line.key) if line.flag else None
             self.engine.requeue(queued, newest, plugins=line.plugins, nomination=line.nomination)
 
-    def _bound(self, line: RecordedLine) -> None:
+    def _bound(self, line: recording_engine.RecordedLine) -> None:
         if line.op == "overdueBinding" and line.uid not in self._placements:
             return  # it was confirmed, or gone, before
         placement = _known(self._placements, line, "placed")
@@ -231,7 +221,7 @@ class Repetition:
             self._finished.add(line.uid)
             self._forget_if_settled(line.uid)
         elif line.op == "overdueBinding":
-            found = read_object(line.object) if bytes(line.object) else None
+            found = recording_engine.read_object(line.object) if bytes(line.object) else None
             pod = found if isinstance(found, Pod) else None
             self.engine.overdue_binding(placement, pod, was_answered=bool(line.flag))
             self._finished.discard(line.uid)
@@ -242,7 +232,7 @@ class Repetition:
             self.engine.withdraw(placement)
             del self._placements[line.uid]
 
-    def _preemption(self, line: RecordedLine) -> None:
+    def _preemption(self, line: recording_engine.RecordedLine) -> None:
         queued = _known(self._queued, line, "popped")
         profile = self.engine.profile_of(queued.pod)
         named = [each for each in profile.plugins if each.name in line.plugins] if profile is not None else []
@@ -255,7 +245,7 @@ class Repetition:
             self.engine.preemption_ends(plugin, queued.info, succeeded=line.flag)
 
 
-def _known(kept: dict[str, Any], line: RecordedLine, done: str) -> Any:
+def _known(kept: dict[str, Any], line: recording_engine.RecordedLine, done: str) -> Any:
     found = kept.get(line.uid)
     if found is None:
         raise BrokenRecording(f'"{line.op}" of pod {line.key or line.uid}, which was not {done} before')

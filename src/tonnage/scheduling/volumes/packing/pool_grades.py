@@ -24,15 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tonnage.scheduling.cluster.columns import Ints, Mask
-from tonnage.scheduling.volumes.packing.claim_orders import (
-    MOST_ORDERS,
-    are_always_placed,
-    have_safe_order,
-    is_always_placed,
-    order_count,
-    outcomes,
-    safe_order,
-)
+from tonnage.scheduling.volumes.packing import claim_orders
 from tonnage.scheduling.volumes.packing.pool_fits import (
     MOST_BYTES,
     UNBOUNDED,
@@ -100,7 +92,7 @@ def grades(
     found[is_sure] = Grade.GUARANTEED
     open_idx = np.flatnonzero(found == Grade.POSSIBLE) if with_order else open_idx[:0]
     if open_idx.size:
-        found[open_idx[have_safe_order(pools[open_idx], sizes, search, policy)]] = Grade.ORDERED
+        found[open_idx[claim_orders.have_safe_order(pools[open_idx], sizes, search, policy)]] = Grade.ORDERED
     return found
 
 
@@ -123,11 +115,11 @@ def _guaranteed(pools: Ints2D, sizes: Sizes, search: SearchBudget, policy: PoolP
     if policy.is_better_in_every_order:
         # Most objects are sure for any driver; the rest is played, or searched one by one.
         is_sure = _guaranteed(pools, sizes, search, PoolPolicy.UNKNOWN)
-        if policy is PoolPolicy.BEST_FIT and order_count(sizes) <= MOST_ORDERS:
-            is_sure[~is_sure] = are_always_placed(pools[~is_sure], sizes)
+        if policy is PoolPolicy.BEST_FIT and claim_orders.order_count(sizes) <= claim_orders.MOST_ORDERS:
+            is_sure[~is_sure] = claim_orders.are_always_placed(pools[~is_sure], sizes)
             return is_sure
         for place in np.flatnonzero(~is_sure).tolist():
-            is_sure[place] = is_always_placed(pools[place].tolist(), sizes, policy, search)
+            is_sure[place] = claim_orders.is_always_placed(pools[place].tolist(), sizes, policy, search)
         return is_sure
     ways_to_shut_out: list[tuple[int, tuple[Sizes, ...]]] = []
     for claim in dict.fromkeys(sizes):
@@ -202,7 +194,7 @@ def is_guaranteed(
         and _can_be_shut_out(claim, pools, without(sizes, claim), search)
         for claim in dict.fromkeys(sizes)
     )
-    return is_sure or (policy.is_better_in_every_order and is_always_placed(pools, sizes, policy, search))
+    return is_sure or (policy.is_better_in_every_order and claim_orders.is_always_placed(pools, sizes, policy, search))
 
 
 def has_room_to_spare(pools: Sequence[int], sizes: Sizes) -> bool:
@@ -307,7 +299,7 @@ def left_by_promises(
     if not key or key[0] > MOST_BYTES:
         return None
     if policy.is_known:
-        played = outcomes(key, promised, policy, search)
+        played = claim_orders.outcomes(key, promised, policy, search)
         if played is not None:
             return Left(np.array(sorted(played), dtype=np.int64).reshape(len(played), len(key)), is_exact=True)
     return _found.ask((key, promised), search, lambda search: _left(key, promised, MOST_LEFT, search), worst=None)
@@ -390,7 +382,7 @@ def grade_one(
         return Grade.GUARANTEED
     if not fits_beside_one(pools, sizes, promised, search, policy):
         return Grade.NONE
-    is_ordered = with_order and safe_order(pools, sizes, promised, search, policy) is not None
+    is_ordered = with_order and claim_orders.safe_order(pools, sizes, promised, search, policy) is not None
     return Grade.ORDERED if is_ordered else Grade.POSSIBLE
 
 

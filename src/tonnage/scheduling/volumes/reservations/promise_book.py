@@ -42,28 +42,18 @@ from tonnage.quantity import Quantity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.capacity.pools import largest_volume
-from tonnage.scheduling.volumes.reservations.holds import (
-    DELETION,
-    FAILURE,
-    REFRESH,
-    REFUSAL,
-    CapacityHolds,
-    Hold,
-    Records,
-    Tag,
-    is_looked_at_anew,
-)
+from tonnage.scheduling.volumes.reservations import holds
 from tonnage.scheduling.volumes.reservations.promises import EVER, Decided, Figures, Promise
 from tonnage.scheduling.volumes.volume_reach import RebuildProgress, VolumePlaces, is_on_its_way, progress_of, reachable
 
 
-class PromiseBook(CapacityHolds):
+class PromiseBook(holds.CapacityHolds):
     """All promises of a cluster, by claim. `Ledger` calls it with events."""
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
         self._figures = Figures(self._storage)
-        self._records: Records[Promise] = Records()
+        self._records: holds.Records[Promise] = holds.Records()
         self._volume_of: dict[str, str] = {}
         """By claim uid, the name of the volume that was created for it."""
         self._orders = count(1)
@@ -216,7 +206,7 @@ class PromiseBook(CapacityHolds):
         if promise.is_left_behind or promise.is_rebuild:
             progress = self._progress(promise.claim)
             if progress is RebuildProgress.ELSEWHERE:
-                self._end(promise, DELETION if promise.is_left_behind else FAILURE)
+                self._end(promise, holds.DELETION if promise.is_left_behind else holds.FAILURE)
                 return
             if promise.is_rebuild:
                 self._follow_rebuild(promise, progress)
@@ -228,7 +218,7 @@ class PromiseBook(CapacityHolds):
         unaware = [capacity for capacity in objects if not self._figures.shows(capacity, promise)]
         is_named = [promise.named] == [identity(capacity) for capacity in of_class]
         if is_named and not unaware and (promise.claim.is_bound or self._figures.includes(of_class[0], promise)):
-            self._end(promise, REFRESH)
+            self._end(promise, holds.REFRESH)
             return
         claim, places = promise.claim, self._cluster.index(VolumePlaces)
         size = promise.counted_bytes(self._storage)
@@ -250,10 +240,10 @@ class PromiseBook(CapacityHolds):
         """True if its volume cannot be created, whatever room there is; never for an existing volume."""
         is_open = not (promise.is_made or promise.is_rebuild or promise.is_left_behind)
         before, promise.rests = promise.rests, self._refusals.of(promise.claim) if is_open else ""
-        self.ended[REFUSAL] += bool(promise.rests) and not before
+        self.ended[holds.REFUSAL] += bool(promise.rests) and not before
         return bool(promise.rests)
 
-    def _end(self, promise: Promise, cause: str = DELETION, *, is_left: bool = False) -> None:
+    def _end(self, promise: Promise, cause: str = holds.DELETION, *, is_left: bool = False) -> None:
         """End a promise. `is_left`: another promise continues for its volume."""
         self.ended[cause] += not is_left
         for uid in promise.charged if not is_left else ():
@@ -272,7 +262,7 @@ class PromiseBook(CapacityHolds):
         self._file(promise)
 
     def _file(self, promise: Promise) -> None:
-        tags: set[Tag] = {(CSIStorageCapacity, uid) for uid in promise.charged}
+        tags: set[holds.Tag] = {(CSIStorageCapacity, uid) for uid in promise.charged}
         if promise.named:
             tags.add((CSIStorageCapacity, promise.named))  # it is charged if its driver publishes capacity again
         if promise.pod is not None:
@@ -373,7 +363,7 @@ class PromiseBook(CapacityHolds):
             left.waits_since_s = self._clock.monotonic()
         return left
 
-    def _of_hold(self, hold: Hold) -> Promise | None:
+    def _of_hold(self, hold: holds.Hold) -> Promise | None:
         """Open the promise that another ledger has for a volume without a claim; None if there is a claim."""
         of, (namespace, name) = self._index.object_of(hold.uid), split_key(hold.claims[0])
         if of is None or not name.endswith(")"):
@@ -408,7 +398,7 @@ class PromiseBook(CapacityHolds):
         bound_at = promise.claim.metadata.updated_at if not promise.is_rebuild else None
         return any(
             capacity.is_unchecked_since(promise.made_at)
-            and not is_looked_at_anew(capacity, promise.looked_at.get(identity(capacity)), bound_at)
+            and not holds.is_looked_at_anew(capacity, promise.looked_at.get(identity(capacity)), bound_at)
             for capacity in self._charged_to(promise)
         )
 
