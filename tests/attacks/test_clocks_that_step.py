@@ -26,7 +26,7 @@ from cryptography import x509
 
 from support.eventually import eventually, eventually_async
 from support.processes import start_up
-from tonnage.apiserver.event_expiry import EventExpiry
+from tonnage.apiserver.bootstrap import EventExpiry
 from tonnage.apiserver.server import Server, ServerSettings, serve
 from tonnage.client.config import kubeconfig
 from tonnage.client.config.connection import KubeconfigUser

@@ -19,13 +19,13 @@ import pytest
 from support.api_servers import ServerApi, embedded
 from support.http import Doc
 from tonnage.apiserver.responses import MAX_TOTAL
-from tonnage.apiserver.selection import index_for
+from tonnage.apiserver.stored_documents import index_for
 from tonnage.clock import SystemClock
 from tonnage.gates import Gates
 from tonnage.objects.document import encode
 from tonnage.objects.resources import BY_KIND
 from tonnage.objects.texts.decode_budget import MAX_DEPTH
-from tonnage.store.options import StoreOptions
+from tonnage.store.folder import StoreOptions
 from tonnage.store.store import Store
 
 MAPS = "/api/v1/namespaces/default/configmaps"

@@ -25,7 +25,7 @@ from support.eventually import eventually, eventually_async
 from support.http import Reply
 from support.processes import ApiServerProcess, start_cluster, start_up
 from tonnage.store.errors import StoreFull
-from tonnage.store.options import StoreOptions
+from tonnage.store.folder import StoreOptions
 from tonnage.store.records import StoreRecord
 from tonnage.store.store import Store
 from tonnage_command import tonnage

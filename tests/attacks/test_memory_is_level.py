@@ -23,7 +23,7 @@ from support.configurations import storage_configuration
 from support.definition_builders import definition
 from support.eventually import eventually_async
 from support.informed_engine import InformedEngine
-from tonnage.apiserver.event_expiry import EventExpiry
+from tonnage.apiserver.bootstrap import EventExpiry
 from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from tonnage.apiserver import selection
+from tonnage.apiserver import stored_documents
 from tonnage.apiserver.requests import Call, ListOptions, Location
-from tonnage.apiserver.selection import index_for
+from tonnage.apiserver.stored_documents import index_for
 from tonnage.apiserver.verbs import reading
 from tonnage.clock import VirtualClock
 from tonnage.documents.custom.custom_resource import custom_resources
@@ -173,7 +173,7 @@ def test_fields_of_custom_objects_are_read_once_for_all_watchers() -> None:
     record = StoreRecord(key, 1, document, index_for(Gates(), VirtualClock())(key, document))
     call = Call("list", Location(resource, "default"), {})
     matches = [
-        selection.matcher(
+        stored_documents.matcher(
             Strategy(resource, Gates(), VirtualClock()),
             call,
             ListOptions(fields=FieldSelector.parse(f"spec.size{sign}large")),

@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from examples_tried import tries
 from tonnage.store.errors import KeyExists, KeyMissing, RevisionCompacted, RevisionInFuture, StaleRevision, StoreClosed
-from tonnage.store.options import StoreOptions
+from tonnage.store.folder import StoreOptions
 from tonnage.store.records import EventType, StoreEvent, StoreRecord
 from tonnage.store.store import Store
 from tonnage.store.watch import Watch

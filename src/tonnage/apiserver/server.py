@@ -27,17 +27,16 @@ from tonnage.apiserver.authentication.authenticator import read_credentials, wri
 from tonnage.apiserver.authentication.client_certificates import authentication_published, client_ca_followed
 from tonnage.apiserver.authentication.service_account_tokens import token_secrets_filled
 from tonnage.apiserver.authorizer import RbacAuthorizer, guard_of
-from tonnage.apiserver.event_expiry import EVENT_TTL_S, EventExpiry
+from tonnage.apiserver.bootstrap import EVENT_TTL_S, EventExpiry
 from tonnage.apiserver.event_loop import measure_lag
 from tonnage.apiserver.registry import Registry
-from tonnage.apiserver.selection import index_for
 from tonnage.apiserver.settings import ALWAYS_ALLOW, DEFAULT_ISSUER, RBAC_MODE, AuditSettings
-from tonnage.apiserver.stored_documents import stored_problem
+from tonnage.apiserver.stored_documents import index_for, stored_problem
 from tonnage.clock import Clock, SystemClock, in_background
 from tonnage.documents.access.attributes import AllowAll
 from tonnage.errors import TonnageError
 from tonnage.gates import Gates
-from tonnage.store.options import KEEP_BYTES, KEEP_REVISIONS, StoreOptions
+from tonnage.store.folder import KEEP_BYTES, KEEP_REVISIONS, StoreOptions
 from tonnage.store.store import Store
 
 _log = logging.getLogger(__name__)

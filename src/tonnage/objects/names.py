@@ -1,13 +1,15 @@
-"""The rules for every kind of name that Kubernetes has.
+"""The rules for every kind of name that Kubernetes has, and short names from contents.
 
 A rule takes a text and returns upstream's sentences about its errors. Lengths are counted in bytes of UTF-8, as
-upstream does, though its older sentences say "characters".
+upstream does, though its older sentences say "characters". The hashes are Go's hash/fnv with 32 bits: equal on every
+machine and in every run.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Final
 
 NameRule = Callable[[str], list[str]]
 """The errors of a name, as sentences; empty if it is legal."""
@@ -181,3 +183,22 @@ def name_prefix(value: str, rule: NameRule) -> list[str]:
 
 def _at_most(value: str, limit: int, unit: str) -> list[str]:
     return [f"must be no more than {limit} {unit}"] if len(value.encode()) > limit else []
+
+
+_OFFSET: Final = 0x811C9DC5
+_PRIME: Final = 0x01000193
+_MASK: Final = 0xFFFFFFFF
+
+
+def fnv1(data: bytes) -> int:
+    value = _OFFSET
+    for byte in data:
+        value = (value * _PRIME & _MASK) ^ byte
+    return value
+
+
+def fnv1a(data: bytes) -> int:
+    value = _OFFSET
+    for byte in data:
+        value = (value ^ byte) * _PRIME & _MASK
+    return value

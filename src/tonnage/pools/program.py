@@ -21,7 +21,7 @@ from tonnage.client.http import Client
 from tonnage.client.informers import Informers
 from tonnage.client.leadership import Leadership
 from tonnage.client.metrics import show_watches
-from tonnage.client.owners import find_owner
+from tonnage.client.program import find_owner
 from tonnage.clock import Clock
 from tonnage.errors import NotFound, TonnageError
 from tonnage.objects.codec import read_doc

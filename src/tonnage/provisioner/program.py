@@ -20,8 +20,7 @@ from tonnage import logs
 from tonnage.backoff import Backoff
 from tonnage.client.cache import Cache
 from tonnage.client.errors import Disconnected
-from tonnage.client.owners import find_owner
-from tonnage.client.program import Program, Runtime
+from tonnage.client.program import Program, Runtime, find_owner
 from tonnage.client.recorder import Recorder
 from tonnage.clock import Clock
 from tonnage.csi import driver_capabilities

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 
 from tonnage.store import errors, loading
-from tonnage.store.options import StoreOptions
+from tonnage.store.folder import StoreOptions
 from tonnage.store.writes import Compaction
 
 _log = logging.getLogger(__name__)

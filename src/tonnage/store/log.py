@@ -377,13 +377,6 @@ def _signed(rows: Sequence[Row], follows: int) -> list[_SignedRow]:
     return signed
 
 
-def key_range(prefix: str) -> tuple[str, str]:
-    """Bounds, both exclusive, of the keys under a prefix that ends in "/": "0" is the next character."""
-    if not prefix.endswith("/"):
-        raise ValueError(f'the prefix "{prefix}" must end in "/"')
-    return prefix, prefix[:-1] + "0"
-
-
 def read_seal(connection: sqlite3.Connection, path: Path) -> Seal:
     """The row of the compaction table. Raises StoreCorrupt if there is none."""
     row = connection.execute("SELECT revision, rows, sealed, checksum FROM compaction").fetchone()

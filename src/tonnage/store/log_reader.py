@@ -9,10 +9,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tonnage.store import database, options
+from tonnage.store import database
 from tonnage.store.errors import RevisionCompacted, RowDamaged, StoreCorrupt
-from tonnage.store.log import in_our_words, key_range, read_seal
-from tonnage.store.records import Damage, StoreEvent, StoreRecord, event_of, row_checksum
+from tonnage.store.log import in_our_words, read_seal
+from tonnage.store.records import Damage, Index, StoreEvent, StoreRecord, event_of, key_range, row_checksum
 
 _COLUMNS = (
     "{0}.revision, CAST({0}.key AS BLOB), {0}.previous, {0}.follows, {0}.deleted, CAST({0}.document AS BLOB),"
@@ -49,7 +49,7 @@ class LogReader:
     max_events = 1_000
     max_bytes = 8 << 20
 
-    def __init__(self, path: Path, index: options.Index) -> None:
+    def __init__(self, path: Path, index: Index) -> None:
         self.path = path
         self._index = index
         self._opened: sqlite3.Connection | None = None

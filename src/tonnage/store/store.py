@@ -2,7 +2,7 @@
 
     create/update/delete ──► checked against memory, given a revision, rendered ──► writer's thread ──► log (SQLite)
                                                                                          │ after COMMIT, once a batch
-    get/list/count  ◄── memory (state.py) ◄── settled on the loop, in revision order ◄───┘
+    get/list/count  ◄── memory (State) ◄────── settled on the loop, in revision order ◄───┘
     watch           ◄── feed   (watch.py) ◄──┘                    list_at ◄── reader's thread ◄── log
 
 Invariants: a revision belongs to one write and never goes back, also across restarts. What readers and watchers see is
@@ -23,11 +23,10 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from tonnage.store import errors, health, log, state, writer
+from tonnage.store import errors, health, log, records, writer
 from tonnage.store.compactor import Compactor
-from tonnage.store.folder import OpenFolder, open_folder
+from tonnage.store.folder import OpenFolder, StoreOptions, open_folder
 from tonnage.store.log_reader import LogReader, Stretch
-from tonnage.store.options import StoreOptions
 from tonnage.store.records import Records, StoreEvent, StoreRecord, event_of
 from tonnage.store.watch import Feed, Watch, Window
 from tonnage.store.writes import Compaction, Fence, Outcomes, Write, Writes, current_fence
@@ -130,7 +129,7 @@ class Store:
     def follow(self, prefix: str, follower: Follower) -> Records:
         """Call `follower` with every durable change from now on, in revision order; returns the present records. It is
         called on the loop, before the writer of the change gets its answer, and must not raise."""
-        self._followers.setdefault(state.resource_of(prefix), []).append(follower)
+        self._followers.setdefault(records.resource_of(prefix), []).append(follower)
         return self.list(prefix)
 
     def list(self, prefix: str) -> Records:
@@ -298,7 +297,7 @@ class Store:
         else:
             self._state.put(record)
         self._compactor.history.add(record.revision, freed)
-        for follower in self._followers.get(state.resource_of(record.key), ()):
+        for follower in self._followers.get(records.resource_of(record.key), ()):
             follower(record, is_deleted=deleted)
         return event_of(record, before, deleted=deleted)
 

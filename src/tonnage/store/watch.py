@@ -19,10 +19,8 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 from tonnage.store.errors import StoreClosed, StoreError, WatchClosed, WatchOverrun
-from tonnage.store.log import key_range
 from tonnage.store.log_reader import Stretch
-from tonnage.store.records import StoreEvent
-from tonnage.store.state import resource_of
+from tonnage.store.records import StoreEvent, key_range, resource_of
 
 ReadHistory = Callable[[str, int, int], Awaitable[Stretch]]  # prefix, after, upto; raises RevisionCompacted
 

@@ -10,7 +10,7 @@ import pytest
 
 from support.eventually import eventually_async
 from tonnage.store.errors import RevisionCompacted
-from tonnage.store.options import StoreOptions
+from tonnage.store.folder import StoreOptions
 from tonnage.store.store import Store
 
 DOCUMENT_BYTES = 2_000

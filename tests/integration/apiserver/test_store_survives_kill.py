@@ -24,7 +24,7 @@ from pathlib import Path
 import pytest
 
 from tonnage.store.errors import StaleRevision
-from tonnage.store.options import StoreOptions
+from tonnage.store.folder import StoreOptions
 from tonnage.store.records import EventType, StoreEvent, StoreRecord
 from tonnage.store.store import Store
 

@@ -11,7 +11,7 @@ import pytest
 from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
-from tonnage.client.owners import NoOwner, find_owner
+from tonnage.client.program import NoOwner, find_owner
 from tonnage.errors import NotFound
 from tonnage.objects.meta import OwnerReference
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.apiserver.event_expiry import EventExpiry
+from tonnage.apiserver.bootstrap import EventExpiry
 from tonnage.apiserver.server import Server, ServerSettings, serve
 from tonnage.apiserver.stored_documents import encoder
 from tonnage.clock import VirtualClock, rfc3339

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tonnage.apiserver.requests import Call, Location, list_options
-from tonnage.apiserver.selection import index_for, matcher
+from tonnage.apiserver.stored_documents import index_for, matcher
 from tonnage.clock import VirtualClock
 from tonnage.documents.creation import strategies
 from tonnage.gates import Gates

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.store.options import StoreOptions
+from tonnage.store.folder import StoreOptions
 from tonnage.store.store import Store
 
 OpenStore = Callable[..., Awaitable[Store]]

@@ -22,7 +22,7 @@ from tonnage.store.errors import (
     StoreNotADirectory,
     StoreTooNew,
 )
-from tonnage.store.options import StoreOptions
+from tonnage.store.folder import StoreOptions
 from tonnage.store.store import Store
 
 

@@ -25,7 +25,7 @@ import msgspec
 from tonnage.apiserver import event_loop, responses, status, stored_documents
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Call, ListOptions, Response, list_options, revision
-from tonnage.apiserver.selection import Matches, matcher, scope
+from tonnage.apiserver.stored_documents import Matches, matcher, scope
 from tonnage.apiserver.tables import partial_metadata, table
 from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.documents.go_text import syntax_error

@@ -18,14 +18,13 @@ from typing import Any, Final
 import msgspec
 
 from tonnage.behaviour.workloads.pod_states import LETTERS
-from tonnage.fnv import fnv1, fnv1a
 from tonnage.objects import codec
 from tonnage.objects.apps_v1 import ControllerRevision, DaemonSet, StatefulSet
 from tonnage.objects.codec import to_doc
 from tonnage.objects.core_v1 import Pod, Volume
 from tonnage.objects.document import Doc, copy, dig, same
 from tonnage.objects.meta import Object, OwnerReference
-from tonnage.objects.names import dns_subdomain
+from tonnage.objects.names import dns_subdomain, fnv1, fnv1a
 
 
 def owner_ref(owner: Object) -> OwnerReference:

@@ -22,11 +22,11 @@ from typing import Final, NamedTuple, Self
 from tonnage.clock import Clock, rfc3339
 from tonnage.csi import csi_pb2 as csi
 from tonnage.errors import TonnageError
-from tonnage.fnv import fnv1a
 from tonnage.objects import codec, storage_v1
 from tonnage.objects.core_v1 import Node, PersistentVolume
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key, OwnerReference, StampedMeta
+from tonnage.objects.names import fnv1a
 from tonnage.objects.requirements import NodeSelectorTerm
 from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass

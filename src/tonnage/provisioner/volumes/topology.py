@@ -15,8 +15,8 @@ from tonnage.client.cache import Cache
 from tonnage.csi import csi_pb2 as csi
 from tonnage.documents import go_text
 from tonnage.errors import TonnageError
-from tonnage.fnv import fnv1
 from tonnage.objects.core_v1 import Node, NodeSelector, NodeSelectorTerm, TopologySelectorTerm, VolumeNodeAffinity
+from tonnage.objects.names import fnv1
 from tonnage.objects.requirements import Requirement
 from tonnage.objects.storage_v1 import CSINode
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.fnv import fnv1, fnv1a
+from tonnage.objects.names import fnv1, fnv1a
 
 
 @pytest.mark.parametrize(
