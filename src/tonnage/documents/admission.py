@@ -19,7 +19,6 @@ from tonnage.documents.kinds.scheduling_kinds import (
     SYSTEM_PRIORITIES,
     obey_runtime_class,
     refuse_foreign_overhead,
-    refuse_unknown_class,
 )
 from tonnage.documents.kinds.storage.persistent_volume_claim import resize_refusal
 from tonnage.documents.kinds.storage.storage_kinds import default_class_for
@@ -102,9 +101,10 @@ class Admission:
             case "pods":
                 for limit_range in self._limit_ranges(doc):
                     give_defaults(doc, limit_range)
-                give_account(doc)
+                name = doc["spec"].get("serviceAccountName")
+                if not name and not is_mirror(doc):
+                    name = doc["spec"]["serviceAccountName"] = doc["spec"]["serviceAccount"] = DEFAULT_ACCOUNT
                 if self._is_whole:
-                    name = doc["spec"].get("serviceAccountName")
                     account = self._lister.get(_SERVICE_ACCOUNTS, name, doc["metadata"]["namespace"]) if name else None
                     obey_account(doc, account, self._generate_name)
                 if not (keep_priority and "priority" in doc["spec"]):
@@ -168,9 +168,10 @@ class Admission:
     def _runtime_class(self, pod: Doc) -> Doc | None:
         if "runtimeClassName" not in pod["spec"]:
             return None
-        found = self._lister.get(_RUNTIME_CLASSES, pod["spec"]["runtimeClassName"])
+        name = pod["spec"]["runtimeClassName"]
+        found = self._lister.get(_RUNTIME_CLASSES, name)
         if found is None and self._is_whole:
-            raise refuse_unknown_class(pod)
+            raise forbidden_pod(pod, f'pod rejected: RuntimeClass "{name}" not found')
         return found
 
     def validate_delete(self, resource: Resource, name: str) -> None:
@@ -224,9 +225,8 @@ def resolve_priority(pod: Doc, classes: Iterable[Doc]) -> None:
 
 def default_priority_class(classes: Iterable[Doc]) -> Doc | None:
     """The class marked as global default; the one of lowest value if a race has left several."""
-    return min(
-        (item for item in classes if item.get("globalDefault")), key=lambda item: item.get("value", 0), default=None
-    )
+    defaults = (item for item in classes if item.get("globalDefault"))
+    return min(defaults, key=lambda item: item.get("value", 0), default=None)
 
 
 def refuse_second_default(priority_class: Doc, classes: Iterable[Doc], *, is_update: bool) -> None:
@@ -270,13 +270,6 @@ _TOKEN_S: Final = 60 * 60 + 7
 _TRUE: Final = frozenset(("1", "t", "T", "TRUE", "true", "True"))  # Go's ParseBool
 
 
-def give_account(pod: Doc) -> None:
-    """Let a pod without an account run as `default`, in place. Mirror pods stay unchanged."""
-    spec = pod["spec"]
-    if not is_mirror(pod) and not spec.get("serviceAccountName"):
-        spec["serviceAccountName"] = spec["serviceAccount"] = DEFAULT_ACCOUNT
-
-
 def obey_account(pod: Doc, account: Doc | None, generate_name: Callable[[str], str]) -> None:
     """Apply the account's settings to a pod, in place. Raises Forbidden, in upstream's words."""
     spec = pod["spec"]
@@ -292,14 +285,12 @@ def obey_account(pod: Doc, account: Doc | None, generate_name: Callable[[str], s
     if spec.get("automountServiceAccountToken", account.get("automountServiceAccountToken", False)):
         _mount_token(spec, generate_name)
     if not spec.get("imagePullSecrets") and account.get("imagePullSecrets"):
-        spec["imagePullSecrets"] = [
-            {k: v for k, v in each.items() if k == "name" and v} for each in account["imagePullSecrets"]
-        ]
+        pulled = account["imagePullSecrets"]
+        spec["imagePullSecrets"] = [{"name": each["name"]} if each.get("name") else {} for each in pulled]
     if account["metadata"].get("annotations", {}).get(MOUNTABLE_ANNOTATION) in _TRUE:
         for why in _secrets_not_listed(spec, account):
-            raise forbidden_pod(
-                pod, f"{why} is not allowed because service account {name} does not reference that secret"
-            )
+            told = f"because service account {name} does not reference that secret"
+            raise forbidden_pod(pod, f"{why} is not allowed {told}")
         allowed = {each.get("name", "") for each in account.get("imagePullSecrets", ())}
         for i, each in enumerate(spec.get("imagePullSecrets", ())):
             if (secret := each.get("name", "")) not in allowed:
@@ -324,16 +315,11 @@ def _mount_token(spec: Doc, generate_name: Callable[[str], str]) -> None:
                 container["volumeMounts"] = [*mounts, {"name": name, "readOnly": True, "mountPath": TOKEN_PATH}]
                 is_needed = True
     if is_needed and existing is None:
+        field = {"apiVersion": "v1", "fieldPath": "metadata.namespace"}
         sources = [
             {"serviceAccountToken": {"expirationSeconds": _TOKEN_S, "path": "token"}},
             {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
-            {
-                "downwardAPI": {
-                    "items": [
-                        {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
-                    ]
-                }
-            },
+            {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": field}]}},
         ]
         spec["volumes"] = [*volumes, {"name": name, "projected": {"sources": sources, "defaultMode": 0o644}}]
 
@@ -369,18 +355,12 @@ def _refuse_references_of_mirror(pod: Doc) -> None:
     volumes = spec.get("volumes", ())
     sources = [source for volume in volumes for source in volume.get("projected", {}).get("sources", ())]
     # Drivers of CSI, RBD, CephFS and others name a secret in one of these fields.
-    fields = ("secretName", "secretRef", "nodePublishSecretRef")
-    named = [
-        source.get(field)
-        for volume in volumes
-        for source in volume.values()
-        if type(source) is dict
-        for field in fields
-    ]
+    fields = {"secretName", "secretRef", "nodePublishSecretRef"}
+    details = [detail for volume in volumes for detail in volume.values() if type(detail) is dict]
     if (
         spec.get("imagePullSecrets")
         or any(True for container in containers for _ in _secrets_of_container(container))
-        or any(named)
+        or any(detail.get(field) for detail in details for field in fields)
         or any("secret" in source for source in (*volumes, *sources))
     ):
         raise forbidden_pod(pod, "a mirror pod may not reference secrets")

@@ -139,6 +139,7 @@ def _struct_check(struct: Struct) -> Check:
     return check
 
 
+_NUMBERS = ("int32", "int64", "number", "IntOrString")
 _PLAIN = frozenset({"string", "bool", "int32", "int64"})
 
 
@@ -194,9 +195,7 @@ def _zero(kind: Type) -> Any:
     if isinstance(kind, Scalar):
         if kind.name == "JSON":
             return None  # null is a value there
-        return {"bool": False, "int32": 0, "int64": 0, "number": 0, "Quantity": "0", "IntOrString": 0}.get(
-            kind.name, ""
-        )
+        return {"bool": False, "Quantity": "0", **dict.fromkeys(_NUMBERS, 0)}.get(kind.name, "")
     return [] if isinstance(kind, ListOf) else {}
 
 
@@ -215,19 +214,13 @@ def _integer(bits: int) -> Check:
     return check
 
 
-def _exactly(wanted: type, go_type: str) -> Check:
+def _exactly(go_type: str, *wanted: type) -> Check:
     def check(value: Any, path: Path, around: str, findings: Findings) -> Any:
-        if type(value) is not wanted:
+        if type(value) not in wanted:
             raise _mismatch(value, path, around, go_type)
         return value
 
     return check
-
-
-def _number(value: Any, path: Path, around: str, findings: Findings) -> Any:
-    if type(value) is not float and type(value) is not int:
-        raise _mismatch(value, path, around, "float64")
-    return value
 
 
 def _quantity(value: Any, path: Path, around: str, findings: Findings) -> Any:
@@ -313,11 +306,11 @@ def _json_schemas(value: Any, path: Path, around: str, findings: Findings) -> An
 
 
 _SCALAR_CHECKS: dict[str, Check] = {
-    "string": _exactly(str, "string"),
-    "bool": _exactly(bool, "bool"),
+    "string": _exactly("string", str),
+    "bool": _exactly("bool", bool),
     "int32": _integer(32),
     "int64": _integer(64),
-    "number": _number,
+    "number": _exactly("float64", int, float),
     "bytes": _bytes,
     "Quantity": _quantity,
     "IntOrString": _int_or_string,

@@ -88,6 +88,11 @@ def _conflict(name: str, told: str) -> Conflict:
     )
 
 
+def has_condition(doc: Doc, kind: str, status: str = "True") -> bool:
+    conditions = doc.get("status", {}).get("conditions", ())
+    return any(item.get("type") == kind and item.get("status") == status for item in conditions)
+
+
 def set_condition(doc: Doc, condition: Doc, *, now: str) -> None:
     """Replace the condition of this type, as UpdatePodCondition; its time becomes `now` if its status changes."""
     conditions = doc.setdefault("status", {}).setdefault("conditions", [])
@@ -149,9 +154,7 @@ def judge_eviction(
         return EvictionDecision(options)
     budget = matching[0]
     name = budget["metadata"]["name"]
-    conditions = pod.get("status", {}).get("conditions", ())
-    is_ready = any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions)
-    if not is_ready and _spares_unready(budget):
+    if not has_condition(pod, "Ready") and _spares_unready(budget):
         on_conflict = OnConflict.FAIL if is_named else OnConflict.TRY_LATER
         return EvictionDecision(nailed, budget_name=name, on_conflict=on_conflict)
     charged = _charge(budget, pod["metadata"]["name"], now=now)
@@ -177,13 +180,8 @@ def mark_disrupted(pod: Doc, options: Doc, *, now: str) -> Doc:
     uid, resource_version = wanted.get("uid") or None, wanted.get("resourceVersion") or None
     check_preconditions(_PODS, pod["metadata"], uid=uid, resource_version=resource_version)
     marked: Doc = copy(pod)
-    condition = {
-        "type": "DisruptionTarget",
-        "status": "True",
-        "reason": "EvictionByEvictionAPI",
-        "message": "Eviction API: evicting",
-    }
-    set_condition(marked, condition, now=now)
+    why = {"reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"}
+    set_condition(marked, {"type": "DisruptionTarget", "status": "True", **why}, now=now)
     return marked
 
 
@@ -235,9 +233,8 @@ def _charge(budget: Doc, pod_name: str, *, now: str) -> Doc:
 
 
 def _why_none(name: str, status: Doc) -> str:
-    condition: Doc = next(
-        (item for item in status.get("conditions", ()) if item.get("type") == "DisruptionAllowed"), {}
-    )
+    conditions = {item.get("type"): item for item in reversed(status.get("conditions", []))}
+    condition: Doc = conditions.get("DisruptionAllowed", {})
     reason, message = condition.get("reason", ""), condition.get("message", "")
     is_told = condition.get("status") == "False" and message
     current, desired = status.get("currentHealthy", 0), status.get("desiredHealthy", 0)

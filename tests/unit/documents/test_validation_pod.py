@@ -6,13 +6,16 @@ from typing import Any
 
 import pytest
 
-from tonnage.documents.kinds.pods.pod import validate_pod_status_update, validate_pod_update
+from tonnage.clock import SystemClock
+from tonnage.documents.kinds import strategies
 from tonnage.documents.kinds.pods.pod_defaults import default_pod
-from tonnage.documents.kinds.pods.pod_spec import validate_pod_create
 from tonnage.documents.validation.internal_form import pod_spec_diff, pod_spec_unchanged
+from tonnage.gates import Gates
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.field_errors import Errors
 from tonnage.objects.field_rules import amount_of, at_most_all, count_or_percent
+
+RULES = strategies(Gates(), SystemClock())["", "pods"]
 
 
 def pod(status: Doc | None = None, **spec: Any) -> Doc:
@@ -42,8 +45,8 @@ def test_a_bad_label_value_that_is_already_stored_does_not_stop_other_changes() 
     stored = pod(affinity=affinity_on("a b"))
     changed = copy(stored)
     changed["metadata"]["labels"] = {"a": "b"}
-    assert told(validate_pod_create(stored)) != []
-    assert told(validate_pod_update(changed, stored)) == []
+    assert told(RULES.validate(stored)) != []
+    assert told(RULES.validate_update(changed, stored)) == []
 
 
 def test_a_pod_read_and_put_back_by_a_typed_client_is_unchanged() -> None:
@@ -79,9 +82,9 @@ def test_a_diff_is_told_by_upstreams_internal_names() -> None:
 
 @pytest.mark.parametrize("ends", [True, False])
 def test_a_bound_pod_is_nominated_only_where_binding_does_not_end_nominations(ends: bool) -> None:
-    stored = pod(nodeName="n1")
-    errors = validate_pod_status_update(
-        with_status(stored, nominatedNodeName="n2"), stored, nomination_ends_with_binding=ends
+    stored, gates = pod(nodeName="n1"), Gates(ClearingNominatedNodeNameAfterBinding=ends)
+    errors = strategies(gates, SystemClock())["", "pods"].validate_status(
+        with_status(stored, nominatedNodeName="n2"), stored
     )
     refusal = "status.nominatedNodeName: Forbidden: may not be set on pods that are already bound to a node"
     assert told(errors) == ([refusal] if ends else [])
@@ -92,7 +95,7 @@ def test_a_nomination_from_before_the_binding_may_be_kept_or_emptied() -> None:
     emptied = copy(stored)
     del emptied["status"]["nominatedNodeName"]
     for new in (copy(stored), emptied):
-        assert validate_pod_status_update(new, stored, nomination_ends_with_binding=True) == []
+        assert RULES.validate_status(new, stored) == []
 
 
 def ended(exit_code: int) -> list[Doc]:
@@ -118,9 +121,7 @@ def test_a_container_that_ended_runs_again_only_by_its_restart_policy(
     spec: Doc, exit_code: int, may_run_again: bool
 ) -> None:
     stored = pod(status={"containerStatuses": ended(exit_code)}, **spec)
-    errors = validate_pod_status_update(
-        with_status(stored, containerStatuses=RUNNING), stored, nomination_ends_with_binding=True
-    )
+    errors = RULES.validate_status(with_status(stored, containerStatuses=RUNNING), stored)
     assert told(errors) == ([] if may_run_again else [STAYS_ENDED])
 
 
@@ -129,15 +130,13 @@ def test_a_rule_by_exit_code_comes_before_any_policy() -> None:
     container = {"name": "c", "image": "x", "restartPolicy": "Never", "restartPolicyRules": [rule]}
     for exit_code, expected in ((42, []), (43, [STAYS_ENDED])):
         stored = pod(status={"containerStatuses": ended(exit_code)}, restartPolicy="Never", containers=[container])
-        errors = validate_pod_status_update(
-            with_status(stored, containerStatuses=RUNNING), stored, nomination_ends_with_binding=True
-        )
+        errors = RULES.validate_status(with_status(stored, containerStatuses=RUNNING), stored)
         assert told(errors) == expected
 
 
 def test_an_address_that_was_stored_before_anyone_was_strict_may_stay() -> None:
     stored = pod(status={"podIP": "010.0.0.1", "podIPs": [{"ip": "010.0.0.1"}]})
-    assert validate_pod_status_update(copy(stored), stored, nomination_ends_with_binding=True) == []
+    assert RULES.validate_status(copy(stored), stored) == []
 
 
 # -- numbers ----------------------------------------------------------------------------------------------------------

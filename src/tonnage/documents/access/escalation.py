@@ -247,8 +247,8 @@ def compacted(boxes: Iterable[Box], most: int) -> tuple[list[Rule], int]:
         new = [row for row in islice(product(*about), most) if row not in rows][: most - len(rows)]
         rows.update((row, {row[-1]: None} if row[-1] is not None else dict(verbs)) for row in new)
         more += prod(map(len, about)) - len(known) - len(new)
-    shown = [
-        (row, [*islice(verbs, _MAX_VERBS - 1), "..."] if len(verbs) >= _MAX_VERBS else verbs)
-        for row, verbs in rows.items()
-    ]
-    return [replace(_rule(dict(zip(sides, row, strict=False))), verbs=tuple(verbs)) for row, verbs in shown], more
+    shown = []
+    for row, verbs in rows.items():
+        told = (*islice(verbs, _MAX_VERBS - 1), "...") if len(verbs) >= _MAX_VERBS else tuple(verbs)
+        shown.append(replace(_rule(dict(zip(sides, row, strict=False))), verbs=told))
+    return shown, more

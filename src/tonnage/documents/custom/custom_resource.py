@@ -282,6 +282,7 @@ def _without_metadata(doc: Doc) -> Doc:
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 _V2_REFS, _V3_REFS = "#/definitions/", "#/components/schemas/"
+_LAST = ("properties", "items", "additionalProperties")
 _COMBINING = ("allOf", "anyOf", "oneOf", "not")
 _ABOUT = {
     "apiVersion": "APIVersion defines group and version of this object's schema, such as storage.k8s.io/v1.",
@@ -302,14 +303,13 @@ def _meta_properties(is_v3: bool) -> dict[str, Doc]:
 
 def _each_below(schema: Doc, change: Any) -> Doc:
     """A copy of a schema with `change` applied to its properties, items and additionalProperties."""
-    made = {
-        word: copy(said) for word, said in schema.items() if word not in ("properties", "items", "additionalProperties")
-    }
-    if "properties" in schema:
-        made["properties"] = {name: change(below) for name, below in schema["properties"].items()}
-    for word in ("items", "additionalProperties"):
-        if word in schema:
-            made[word] = change(schema[word]) if isinstance(schema[word], dict) else schema[word]
+    made: Doc = {}
+    for word in sorted(schema, key=lambda word: _LAST.index(word) if word in _LAST else -1):
+        if word == "properties":
+            made[word] = {name: change(below) for name, below in schema[word].items()}
+        else:
+            is_schema = word in _LAST and isinstance(schema[word], dict)
+            made[word] = change(schema[word]) if is_schema else copy(schema[word])
     return made
 
 

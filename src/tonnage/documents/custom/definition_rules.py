@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from tonnage.documents.custom.schema_rules import openapi_schema_errors
+from tonnage.documents.subresources import has_condition
 from tonnage.objects.document import Doc, copy, dig, same
 from tonnage.objects.field_errors import Errors, Wrong, duplicate, invalid, required, too_many
 
@@ -199,11 +200,11 @@ def condition(definition: Doc, kind: str) -> Doc | None:
 
 def is_established(definition: Doc) -> bool:
     """True if the definition's resources are served."""
-    return (condition(definition, "Established") or {}).get("status") == "True"
+    return has_condition(definition, "Established")
 
 
 def are_names_accepted(definition: Doc) -> bool:
-    return (condition(definition, "NamesAccepted") or {}).get("status") == "True"
+    return has_condition(definition, "NamesAccepted")
 
 
 def set_condition(definition: Doc, kind: str, status: str, reason: str, message: str, now: str) -> None:
@@ -259,9 +260,8 @@ def establish(definition: Doc, now: str) -> bool:
     """Mark, in place, a definition with accepted names as served. Returns whether it changed."""
     if not are_names_accepted(definition) or is_established(definition):
         return False
-    set_condition(
-        definition, "Established", "True", "InitialNamesAccepted", "the initial names have been accepted", now
-    )
+    told = "the initial names have been accepted"
+    set_condition(definition, "Established", "True", "InitialNamesAccepted", told, now)
     return True
 
 

@@ -265,13 +265,8 @@ class PrinterColumn:
     def definition(self) -> Doc:
         """The TableColumnDefinition, with every field present as upstream sends it."""
         told = self.description or f"Custom resource definition column (in JSONPath format): {self.path.text}"
-        return {
-            "name": self.name,
-            "type": self.type,
-            "format": self.format,
-            "description": told,
-            "priority": self.priority,
-        }
+        head = {"name": self.name, "type": self.type, "format": self.format}
+        return {**head, "description": told, "priority": self.priority}
 
     def cell(self, doc: Doc, age: Callable[[str], str], looks: Looks | None = None) -> Any:
         """The cell of this column for a document: the first value at its path."""

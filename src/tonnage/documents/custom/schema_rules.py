@@ -266,6 +266,5 @@ def walk_schema(schema: Doc, path: str) -> Iterator[tuple[Doc, str]]:
         pending += [(each.get(word), f"{where}.{word}") for word in ("items", "not", "additionalProperties")]
         for word in ("allOf", "anyOf", "oneOf"):
             pending += [(below, f"{where}.{word}[{index}]") for index, below in enumerate(each.get(word) or ())]
-        pending += [
-            (below, f"{where}.properties[{step(name)}]") for name, below in (each.get("properties") or {}).items()
-        ]
+        properties = each.get("properties") or {}
+        pending += [(below, f"{where}.properties[{step(name)}]") for name, below in properties.items()]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -371,10 +372,7 @@ def _metadata_errors(metadata: Any, path: str) -> Errors:
         name_rule=names.path_segment,
         are_finalizers_qualified=False,
     )
-    return [
-        type(error)(error.reason, path + error.field.removeprefix("metadata"), error.value, error.detail)
-        for error in found
-    ]
+    return [replace(error, field=path + error.field.removeprefix("metadata")) for error in found]
 
 
 # -- lists that are sets or maps --------------------------------------------------------------------------------------

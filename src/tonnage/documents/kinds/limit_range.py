@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 from tonnage.documents import api_errors
@@ -59,9 +59,8 @@ def _validate_type(kind: str, at: str) -> Errors:
 
 
 def _validate_names(item: Doc, kind: str, at: str) -> Wrong:
-    rule = (
-        resources.validate_container_resource_name if kind in ("Pod", "Container") else resources.validate_resource_name
-    )
+    is_of_pods = kind in ("Pod", "Container")
+    rule = resources.validate_container_resource_name if is_of_pods else resources.validate_resource_name
     for field in _LISTS:
         if kind == "Pod" and field in ("default", "defaultRequest"):
             if item.get(field):
@@ -153,20 +152,17 @@ def _problems(kind: str, doc: Doc, limit_range: Doc) -> Iterator[str]:
         match kind, item["type"]:
             case "Pod", "Container":
                 for container in [*doc["spec"].get("containers", ()), *doc["spec"].get("initContainers", ())]:
-                    yield from _of_one(
-                        item, resources.amounts_of(container, "requests"), resources.amounts_of(container, "limits")
-                    )
+                    yield from _of_one(item, container, resources.amounts_of)
             case "Pod", "Pod":
-                yield from _of_one(
-                    item, resources.pod_amounts(doc["spec"], "requests"), resources.pod_amounts(doc["spec"], "limits")
-                )
+                yield from _of_one(item, doc["spec"], resources.pod_amounts)
             case "PersistentVolumeClaim", "PersistentVolumeClaim":
                 requests = resources.amounts_of(doc["spec"], "requests")
                 yield from _past(item, "min", ("request", requests))
                 yield from _past(item, "max", ("request", requests))
 
 
-def _of_one(item: Doc, requests: resources.Amounts, limits: resources.Amounts) -> Iterator[str]:
+def _of_one(item: Doc, asker: Doc, amounts: Callable[[Doc, resources.Side], resources.Amounts]) -> Iterator[str]:
+    requests, limits = amounts(asker, "requests"), amounts(asker, "limits")
     yield from _past(item, "min", ("request", requests), ("limit", limits))
     yield from _past(item, "max", ("limit", limits), ("request", requests))
     yield from _above_ratio(item, requests, limits)

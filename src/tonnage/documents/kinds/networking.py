@@ -8,7 +8,7 @@ object already had are not validated again. Mirrors validateService and Validate
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from functools import partial
 from typing import ClassVar
 
@@ -18,7 +18,7 @@ from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc
-from tonnage.objects.field_errors import Errors, Wrong, duplicate, forbidden, go_value, invalid, required
+from tonnage.objects.field_errors import Errors, Wrong, duplicate, forbidden, invalid, required
 
 # Fields that some types have. An update to another type drops their unchanged values.
 _OF_BALANCERS = ("allocateLoadBalancerNodePorts", "loadBalancerClass", "healthCheckNodePort")
@@ -91,12 +91,9 @@ class ServiceStrategy(Strategy):
             new["status"] = {**new.get("status", {}), "loadBalancer": {}}
         if spec["type"] in ("ClusterIP", "ExternalName") and was["type"] in ("NodePort", "LoadBalancer"):
             _drop_untouched(spec, was, ("externalTrafficPolicy",))
-            ports = spec.get("ports", ())
-            if [port.get("nodePort", 0) for port in ports] == [
-                port.get("nodePort", 0) for port in was.get("ports", ())
-            ]:
-                for port in ports:
-                    port.pop("nodePort", None)
+            now, before = ([port.get("nodePort", 0) for port in each.get("ports", ())] for each in (spec, was))
+            for port in spec.get("ports", ()) if now == before else ():
+                port.pop("nodePort", None)
 
     def validate_status(self, new: Doc, old: Doc) -> Errors:
         """The status of a load balancer. Mirrors ValidateLoadBalancerStatus."""
@@ -169,9 +166,7 @@ def _validate_type(spec: Doc, is_headless: bool) -> Errors:
     if kind != "ExternalName":
         return []
     told = "may not be set for ExternalName services"
-    errors = [
-        forbidden(f"spec.{field}", told) for field in ("clusterIPs", "ipFamilies", "ipFamilyPolicy") if field in spec
-    ]
+    errors = rules.forbid_fields(spec, ("clusterIPs", "ipFamilies", "ipFamilyPolicy"), "spec", told)
     name = spec.get("externalName", "").removesuffix(".")
     if not name:
         return [*errors, required("spec.externalName")]
@@ -194,9 +189,8 @@ def _validate_port_clashes(spec: Doc) -> Wrong:
     ports = spec.get("ports", [])
     if spec["type"] == "ClusterIP":
         told = "may not be used when `type` is 'ClusterIP'"
-        yield from (
-            forbidden(f"spec.ports[{idx}].nodePort", told) for idx, port in enumerate(ports) if port.get("nodePort")
-        )
+        number = rules.if_set(lambda _, at: [forbidden(at, told)])
+        yield from rules.each({"nodePort": number})(ports, "spec.ports")
     is_node_port_taken, is_port_taken = rules.unique(), rules.unique()
     for idx, port in enumerate(ports):
         protocol, number, outer = port.get("protocol", ""), port.get("port", 0), port.get("nodePort", 0)
@@ -288,13 +282,11 @@ def _validate_balancer_fields(spec: Doc, was: Doc) -> Wrong:
         yield from rules.validate_cidr(text.strip(), f"spec.LoadBalancerSourceRanges[{idx}]", kept)
     if "allocateLoadBalancerNodePorts" in spec and not is_balancer:
         yield forbidden("spec.allocateLoadBalancerNodePorts", _ONLY_BALANCERS)
-    if "loadBalancerClass" in spec:
-        kind = spec["loadBalancerClass"]
-        if not is_balancer:
-            yield forbidden("spec.loadBalancerClass", _ONLY_BALANCERS)
-        else:
-            yield from rules.sentences("spec.loadBalancerClass", kind, names.qualified_name(kind))
     name, before = spec.get("loadBalancerClass"), was.get("loadBalancerClass")
+    if name is not None and not is_balancer:
+        yield forbidden("spec.loadBalancerClass", _ONLY_BALANCERS)
+    elif name is not None:
+        yield from rules.sentences("spec.loadBalancerClass", name, names.qualified_name(name))
     if is_balancer and was.get("type") == "LoadBalancer" and name != before:
         yield invalid("spec.loadBalancerClass", name, "may not change once set")
 
@@ -355,12 +347,7 @@ class NetworkPolicyStrategy(Strategy):
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
         """Warnings about legal CIDRs in a form that is not canonical. Mirrors GetWarningsForCIDR."""
-        return [
-            f"{path}: IPv6 CIDR value {go_value(text)} should be in RFC 5952 canonical format "
-            f"({go_value(str(network))})"
-            for path, text in _ranges(new.get("spec", {}))
-            if ":" in text and (network := _network(text)) is not None and str(network) != text
-        ]
+        return range_warnings(_ranges(new.get("spec", {})))
 
 
 def _ranges(spec: Doc) -> Iterator[tuple[str, str]]:
@@ -413,6 +400,14 @@ def _validate_block(block: Doc, at: str, kept: Set[str]) -> Errors:
         if inner is not None and not is_inside:
             errors.append(invalid(f"{at}.except[{idx}]", text, _STRICT_SUBSET))
     return errors
+
+
+def range_warnings(ranges: Iterable[tuple[str, str]]) -> list[str]:
+    return [
+        f'{path}: IPv6 CIDR value "{text}" should be in RFC 5952 canonical format ("{network}")'
+        for path, text in ranges
+        if ":" in text and (network := _network(text)) is not None and str(network) != text
+    ]
 
 
 def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:

@@ -6,9 +6,9 @@ below `metadata`, where they once stood as an annotation.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 
+from tonnage.documents.kinds.networking import range_warnings
 from tonnage.documents.strategy import Strategy
 from tonnage.documents.validation.internal_form import internal
 from tonnage.documents.validation.resources import NOT_POSITIVE, validate_resource_quantity
@@ -90,12 +90,8 @@ class NodeStrategy(Strategy):
             told.append("spec.configSource: the feature is removed")
         if spec.get("externalID"):
             told.append("spec.externalID: this field is deprecated, and is unused by Kubernetes")
-        for idx, value in enumerate(spec.get("podCIDRs", [])):
-            network = ipaddress.ip_network(value, strict=False)
-            if network.version == 6 and str(network) != value:
-                canonical = f'should be in RFC 5952 canonical format ("{network}")'
-                told.append(f'spec.podCIDRs[{idx}]: IPv6 CIDR value "{value}" {canonical}')
-        return told
+        ranges = enumerate(spec.get("podCIDRs", []))
+        return told + range_warnings((f"spec.podCIDRs[{idx}]", value) for idx, value in ranges)
 
 
 def _default_pod_ranges(spec: Doc) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Literal
 
 from tonnage.clock import parse_rfc3339
 from tonnage.documents import api_errors
@@ -195,7 +194,7 @@ def compute_usage(requests: resources.Amounts, limits: resources.Amounts) -> res
     return used
 
 
-def _of_pod(spec: Doc, which: Literal["requests", "limits"]) -> resources.Amounts:
+def _of_pod(spec: Doc, which: resources.Side) -> resources.Amounts:
     """A pod's sum with pod-level amounts and overhead. Overhead adds to an existing limit, but makes no new one."""
     total = resources.pod_amounts(spec, which)
     for name, text in spec.get("overhead", {}).items():
@@ -330,9 +329,8 @@ class ResourceQuotaStrategy(Strategy):
 
     def validate_status(self, new: Doc, old: Doc) -> Errors:
         status = new.get("status", {})
-        return [
-            error for field in ("hard", "used") for error in _validate_amounts(status.get(field, {}), f"status.{field}")
-        ]
+        hard, used = status.get("hard", {}), status.get("used", {})
+        return [*_validate_amounts(hard, "status.hard"), *_validate_amounts(used, "status.used")]
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
         """A warning if a new quota allows higher requests than limits."""

@@ -16,7 +16,6 @@ from tonnage.documents.strategy import Generation, Strategy, keep
 from tonnage.documents.validation.metadata import validate_label_selector, validate_labels
 from tonnage.documents.validation.resources import validate_resource_requirements
 from tonnage.documents.validation.type_rules import TypeRules
-from tonnage.errors import Forbidden
 from tonnage.objects import field_rules
 from tonnage.objects.document import Doc, dig, same
 from tonnage.objects.field_errors import Errors, Wrong, duplicate, forbidden, invalid
@@ -217,10 +216,6 @@ def obey_runtime_class(pod: Doc, runtime_class: Doc) -> None:
         merged = merge_tolerations(spec.get("tolerations", []), scheduling.get("tolerations", []))
         if merged:
             spec["tolerations"] = merged
-
-
-def refuse_unknown_class(pod: Doc) -> Forbidden:
-    return forbidden_pod(pod, f'pod rejected: RuntimeClass "{pod["spec"]["runtimeClassName"]}" not found')
 
 
 def refuse_foreign_overhead(pod: Doc, runtime_class: Doc | None) -> None:

@@ -194,11 +194,7 @@ def _validate_requirement(requirement: Doc, path: str, *, allow_invalid_values: 
     else:
         errors.append(invalid(f"{path}.operator", operator, _NO_OPERATOR))
     errors += rules.validate_label_name(requirement.get("key", ""), f"{path}.key")
-    return (
-        errors
-        if allow_invalid_values
-        else errors + rules.each(rules.named(names.label_value))(values, f"{path}.values")
-    )
+    return errors if allow_invalid_values else errors + _LABEL_VALUES(values, f"{path}.values")
 
 
 def validate_node_selector(node_selector: Doc, path: str, *, allow_invalid_values: bool = False) -> Errors:

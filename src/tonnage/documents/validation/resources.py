@@ -180,10 +180,11 @@ def _validate_claims(claims: list[Doc], path: str, claim_names: Set[str]) -> Err
 
 
 Amounts = dict[str, Quantity]
+Side = Literal["requests", "limits"]
 _QOS_RESOURCES = ("cpu", "memory")
 
 
-def aggregate(spec: Doc, which: Literal["requests", "limits"]) -> Amounts:
+def aggregate(spec: Doc, which: Side) -> Amounts:
     """The containers' requests or limits as one list, by the formula in this module's docstring."""
     total: Amounts = {}
     for container in spec.get("containers", ()):
@@ -203,13 +204,13 @@ def aggregate(spec: Doc, which: Literal["requests", "limits"]) -> Amounts:
     return total
 
 
-def pod_amounts(spec: Doc, which: Literal["requests", "limits"]) -> Amounts:
+def pod_amounts(spec: Doc, which: Side) -> Amounts:
     """The amounts that a pod asks for; pod-level amounts win over the sum."""
     own = amounts_of(spec, which)
     return aggregate(spec, which) | {name: amount for name, amount in own.items() if is_pod_level_resource(name)}
 
 
-def amounts_of(container: Doc, which: Literal["requests", "limits"]) -> Amounts:
+def amounts_of(container: Doc, which: Side) -> Amounts:
     """One container's requests or limits (or a pod's own: `spec` has the same shape)."""
     stated = container.get("resources", {}).get(which, {})
     return {name: Quantity.of(amount) for name, amount in stated.items()}
@@ -239,7 +240,7 @@ def qos_class(spec: Doc) -> str:
     return "Guaranteed" if is_guaranteed and requests == limits else "Burstable"
 
 
-def _qos_amounts(asker: Doc, which: Literal["requests", "limits"]) -> Amounts:
+def _qos_amounts(asker: Doc, which: Side) -> Amounts:
     stated = amounts_of(asker, which)
     return {name: stated[name] for name in _QOS_RESOURCES if name in stated and stated[name].sign() > 0}
 

@@ -30,9 +30,8 @@ _ENV_FIELDS = (
 FILE_FIELDS = ("metadata.annotations", "metadata.labels", *_OF_BOTH)
 # The paths that the conversion of field labels accepts, beside subscripted annotations and labels.
 _KNOWN_FIELDS = {*_ENV_FIELDS, *FILE_FIELDS, "spec.restartPolicy", "spec.schedulerName", "status.phase"}
-_RESOURCE_FIELDS = tuple(
-    f"{side}.{name}" for side in ("limits", "requests") for name in ("cpu", "ephemeral-storage", "memory")
-)
+_AMOUNTS = ("cpu", "ephemeral-storage", "memory")
+_RESOURCE_FIELDS = tuple(f"{side}.{name}" for side in ("limits", "requests") for name in _AMOUNTS)
 _HUGE_PAGE_FIELDS = ("requests.hugepages-", "limits.hugepages-")
 _SUBSCRIPTED = re.compile(r"(.+?)\['(.*)'\]", re.DOTALL)
 _BYTE_DIVISORS = ("1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei")
@@ -339,9 +338,8 @@ def _validate_hooks(container: Doc, path: str, grace_period_s: int | None) -> Wr
         if name in container:
             yield from _validate_handler(container[name], f"{path}.{name}", grace_period_s)
             yield from _PROBE(container[name], f"{path}.{name}", "initialDelaySeconds..terminationGracePeriodSeconds")
-            yield from rules.check(
-                container[name], f"{path}.{name}", _READINESS if name == "readinessProbe" else _LIVENESS
-            )
+            last = _READINESS if name == "readinessProbe" else _LIVENESS
+            yield from rules.check(container[name], f"{path}.{name}", last)
 
 
 # A container that is not ready is not killed, so a grace period makes no sense.

@@ -2,7 +2,7 @@
 
 Rules that read other objects stand in `documents/admission.py`, binding and eviction in
 `documents/subresources.py`. Almost nothing of an existing pod's spec may change, and most of its status:
-`validate_pod_update` puts the few mutable fields back and refuses any other difference, showing it.
+`validate_update` puts the few mutable fields back and refuses any other difference, showing it.
 """
 
 from __future__ import annotations
@@ -12,13 +12,7 @@ from typing import ClassVar
 
 from tonnage.documents.kinds.pods import pod_placement
 from tonnage.documents.kinds.pods.pod_defaults import default_pod, default_pod_spec, tolerate_node_trouble
-from tonnage.documents.kinds.pods.pod_spec import (
-    MIRROR,
-    validate_pod,
-    validate_pod_annotations,
-    validate_pod_create,
-    validate_pod_template,
-)
+from tonnage.documents.kinds.pods.pod_spec import MIRROR, validate_pod, validate_pod_annotations, validate_pod_template
 from tonnage.documents.kinds.pods.pod_warnings import pod_warnings, spec_warnings
 from tonnage.documents.strategy import Generation, Strategy, keep
 from tonnage.documents.validation.internal_form import pod_spec_diff, pod_spec_unchanged
@@ -59,7 +53,13 @@ class PodStrategy(Strategy):
         merge_label_keys(doc)
 
     def validate(self, doc: Doc) -> Errors:
-        return validate_pod_create(doc)
+        """The errors of a new pod, metadata apart. Mirrors ValidatePodCreate."""
+        errors, spec = validate_pod(doc), doc["spec"]
+        if spec.get("ephemeralContainers"):
+            errors.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
+        if spec.get("nodeName") and spec.get("schedulingGates"):
+            errors.append(forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
+        return errors
 
     def prepare_update(self, new: Doc, old: Doc) -> None:
         tolerate_node_trouble(new)
@@ -69,7 +69,28 @@ class PodStrategy(Strategy):
         keep(new, old, "status")
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        return validate_pod_update(new, old)
+        spec, was = new["spec"], old["spec"]
+        terms = was.get("affinity", {}).get("nodeAffinity", {}).get(REQUIRED, {}).get("nodeSelectorTerms", [])
+        errors = validate_pod(new, allow_invalid_values=has_invalid_values(terms))
+        errors += _validate_annotation_changes(new, old)
+        for field in ("containers", "initContainers"):
+            now, before = spec.get(field, []), was.get(field, [])
+            if len(now) != len(before):
+                return [*errors, forbidden(f"spec.{field}", "pod updates may not add or remove containers")]
+        if wrong := _validate_deadline(spec.get("activeDeadlineSeconds"), was.get("activeDeadlineSeconds")):
+            errors += wrong
+            if "activeDeadlineSeconds" in spec:
+                return errors
+        errors += pod_placement.validate_only_added_tolerations(spec, was)
+        errors += pod_placement.validate_only_removed_gates(spec, was)
+        if pod_spec_unchanged(spec, was):
+            return errors
+        munged, wrong = _without_legal_changes(spec, was)
+        errors += wrong
+        if not pod_spec_unchanged(munged, was):
+            told = f"pod updates may not change fields other than {_UPDATABLE}\n{pod_spec_diff(was, munged)}"
+            errors.append(forbidden("spec", told))
+        return errors
 
     def spec_changed(self, new: Doc, old: Doc) -> bool:
         return not pod_spec_unchanged(new["spec"], old["spec"])
@@ -85,8 +106,31 @@ class PodStrategy(Strategy):
         status.pop("nodeAllocatableResourceClaimStatuses", None)  # its gate is closed on a stock server
 
     def validate_status(self, new: Doc, old: Doc) -> Errors:
-        ends = self.gates.enabled("ClearingNominatedNodeNameAfterBinding")
-        return validate_pod_status_update(new, old, nomination_ends_with_binding=ends)
+        status, was = new.get("status", {}), old.get("status", {})
+        errors = validate_pod_annotations(new["metadata"].get("annotations", {}), new["spec"], "metadata.annotations")
+        errors += _validate_annotation_changes(new, old)
+        for idx, condition in enumerate(status.get("conditions", ())):
+            at, kind = f"status.conditions[{idx}]", condition.get("type", "")
+            errors += _CONDITION(condition, at)
+            if kind not in ("PodScheduled", "Ready", "Initialized"):
+                errors += rules.sentences(f"{at}.Type", kind, names.qualified_name(kind))
+        nominee = status.get("nominatedNodeName", "")
+        if nominee and nominee != was.get("nominatedNodeName", ""):
+            at = "status.nominatedNodeName"
+            errors += rules.sentences(at, nominee, names.dns_subdomain(nominee))
+            if self.gates.enabled("ClearingNominatedNodeNameAfterBinding") and old["spec"].get("nodeName"):
+                errors.append(forbidden(at, "may not be set on pods that are already bound to a node"))
+        errors += _STATUS(status, "status")
+        errors += rules.immutable("status.qosClass", status.get("qosClass", ""), was.get("qosClass", ""))
+        for field, kind in _STATUS_LISTS.items():
+            now, before = status.get(field, []), was.get(field, [])
+            errors += _validate_transitions(now, before, f"status.{field}", old["spec"], kind)
+        errors += _validate_claim_statuses(status.get("resourceClaimStatuses", []), new["spec"])
+        errors += _validate_addresses(status.get("podIPs", []), was.get("podIPs", []), "status.podIPs")
+        several = status.get("hostIPs", [])
+        if several and several[0].get("ip", "") != status.get("hostIP", ""):
+            errors.append(invalid("status.hostIPs[0].ip", several[0].get("ip", ""), "must be equal to `hostIP`"))
+        return [*errors, *_validate_addresses(several, was.get("hostIPs", []), "status.hostIPs")]
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
         return pod_warnings(new) if old is None else []
@@ -185,31 +229,6 @@ _CONDITION, _STATUS = TypeRules("core.PodCondition"), TypeRules("core.PodStatus"
 _CLAIM_STATUS = TypeRules("core.PodResourceClaimStatus")
 
 
-def validate_pod_update(new: Doc, old: Doc) -> Errors:
-    spec, was = new["spec"], old["spec"]
-    terms = was.get("affinity", {}).get("nodeAffinity", {}).get(REQUIRED, {}).get("nodeSelectorTerms", [])
-    errors = validate_pod(new, allow_invalid_values=has_invalid_values(terms))
-    errors += _validate_annotation_changes(new, old)
-    for field in ("containers", "initContainers"):
-        now, before = spec.get(field, []), was.get(field, [])
-        if len(now) != len(before):
-            return [*errors, forbidden(f"spec.{field}", "pod updates may not add or remove containers")]
-    if wrong := _validate_deadline(spec.get("activeDeadlineSeconds"), was.get("activeDeadlineSeconds")):
-        errors += wrong
-        if "activeDeadlineSeconds" in spec:
-            return errors
-    errors += pod_placement.validate_only_added_tolerations(spec.get("tolerations", []), was.get("tolerations", []))
-    errors += pod_placement.validate_only_removed_gates(spec.get("schedulingGates", []), was.get("schedulingGates", []))
-    if pod_spec_unchanged(spec, was):
-        return errors
-    munged, wrong = _without_legal_changes(spec, was)
-    errors += wrong
-    if not pod_spec_unchanged(munged, was):
-        told = f"pod updates may not change fields other than {_UPDATABLE}\n{pod_spec_diff(was, munged)}"
-        errors.append(forbidden("spec", told))
-    return errors
-
-
 def _without_legal_changes(spec: Doc, was: Doc) -> tuple[Doc, Errors]:
     """The new spec with every mutable field put back; node selection of a gated pod may be narrowed."""
     munged = copy(spec)
@@ -256,34 +275,6 @@ def _validate_annotation_changes(new: Doc, old: Doc) -> Errors:
         return []
     told = "may not remove or update mirror pod annotation" if MIRROR in before else "may not add mirror pod annotation"
     return [forbidden(f"metadata.annotations[{MIRROR}]", told)]
-
-
-def validate_pod_status_update(new: Doc, old: Doc, *, nomination_ends_with_binding: bool) -> Errors:
-    """With `nomination_ends_with_binding` a bound pod cannot get a nomination any more."""
-    status, was = new.get("status", {}), old.get("status", {})
-    errors = validate_pod_annotations(new["metadata"].get("annotations", {}), new["spec"], "metadata.annotations")
-    errors += _validate_annotation_changes(new, old)
-    for idx, condition in enumerate(status.get("conditions", ())):
-        at, kind = f"status.conditions[{idx}]", condition.get("type", "")
-        errors += _CONDITION(condition, at)
-        if kind not in ("PodScheduled", "Ready", "Initialized"):
-            errors += rules.sentences(f"{at}.Type", kind, names.qualified_name(kind))
-    nominee = status.get("nominatedNodeName", "")
-    if nominee and nominee != was.get("nominatedNodeName", ""):
-        at = "status.nominatedNodeName"
-        errors += rules.sentences(at, nominee, names.dns_subdomain(nominee))
-        if nomination_ends_with_binding and old["spec"].get("nodeName"):
-            errors.append(forbidden(at, "may not be set on pods that are already bound to a node"))
-    errors += _STATUS(status, "status")
-    errors += rules.immutable("status.qosClass", status.get("qosClass", ""), was.get("qosClass", ""))
-    for field, kind in _STATUS_LISTS.items():
-        errors += _validate_transitions(status.get(field, []), was.get(field, []), f"status.{field}", old["spec"], kind)
-    errors += _validate_claim_statuses(status.get("resourceClaimStatuses", []), new["spec"])
-    errors += _validate_addresses(status.get("podIPs", []), was.get("podIPs", []), "status.podIPs")
-    several = status.get("hostIPs", [])
-    if several and several[0].get("ip", "") != status.get("hostIP", ""):
-        errors.append(invalid("status.hostIPs[0].ip", several[0].get("ip", ""), "must be equal to `hostIP`"))
-    return [*errors, *_validate_addresses(several, was.get("hostIPs", []), "status.hostIPs")]
 
 
 def _validate_transitions(now: list[Doc], before: list[Doc], path: str, spec: Doc, kind: str) -> Wrong:

@@ -78,18 +78,18 @@ def validate_scheduling_gates(gates: list[Doc], path: str) -> Errors:
     return rule([gate.get("name", "") for gate in gates], path)
 
 
-def validate_only_added_tolerations(new: list[Doc], old: list[Doc]) -> Errors:
-    """Every old toleration is still there; only its tolerationSeconds may change."""
-    if {*map(_without_seconds, old)} <= {*map(_without_seconds, new)}:
+def validate_only_added_tolerations(new: Doc, old: Doc) -> Errors:
+    """Every toleration of the old spec is still there; only its tolerationSeconds may change."""
+    if {*map(_without_seconds, old.get("tolerations", ()))} <= {*map(_without_seconds, new.get("tolerations", ()))}:
         return []
     return [forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")]
 
 
-def validate_only_removed_gates(new: list[Doc], old: list[Doc]) -> Errors:
-    """No new scheduling gates: a removed gate does not come back."""
-    known = {gate.get("name", "") for gate in old}
+def validate_only_removed_gates(new: Doc, old: Doc) -> Errors:
+    """A spec gets no new scheduling gates: a removed gate does not come back."""
+    gates, known = ([gate.get("name", "") for gate in spec.get("schedulingGates", ())] for spec in (new, old))
     told = "only deletion is allowed, but found new scheduling gate"
-    added = ((idx, gate.get("name", "")) for idx, gate in enumerate(new) if gate.get("name", "") not in known)
+    added = ((idx, name) for idx, name in enumerate(gates) if name not in known)
     return [forbidden(f"spec.schedulingGates[{idx}].name", f"{told} '{name}'") for idx, name in added]
 
 
@@ -154,9 +154,8 @@ def _validate_label_keys(term: Doc, path: str) -> Wrong:
 
 validate_tolerations = rules.each(_validate_toleration)
 _TOLERATION, _SPREAD = TypeRules("core.Toleration"), TypeRules("core.TopologySpreadConstraint")
-_POD_TERM = TypeRules(
-    "core.PodAffinityTerm", labelSelector=validate_label_selector, namespaceSelector=validate_label_selector
-)
+_SELECTORS: rules.Rules = dict.fromkeys(("labelSelector", "namespaceSelector"), validate_label_selector)
+_POD_TERM = TypeRules("core.PodAffinityTerm", **_SELECTORS)
 # The values of a preference are not validated: a preference that matches nothing does no harm.
 _PREFERENCE = partial(metadata.validate_node_selector_term, allow_invalid_values=True)
 _POD_AFFINITY: rules.Rules = {

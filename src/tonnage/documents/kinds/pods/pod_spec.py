@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 from tonnage.documents.kinds.pods import containers, pod_placement, pod_security
 from tonnage.documents.kinds.pods.pod_volumes import validate_volumes
@@ -34,17 +35,6 @@ _SEARCH_TOLD = (
     "and must start and end with an alphanumeric character (e.g. 'example.com', "
     f"regex used for validation is '{_SEARCH_DOMAIN}')"
 )
-
-
-def validate_pod_create(pod: Doc) -> Errors:
-    """The errors of a new pod, metadata apart. Mirrors ValidatePodCreate."""
-    errors = validate_pod(pod)
-    spec = pod["spec"]
-    if spec.get("ephemeralContainers"):
-        errors.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
-    if spec.get("nodeName") and spec.get("schedulingGates"):
-        errors.append(forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
-    return errors
 
 
 def validate_pod(pod: Doc, *, allow_invalid_values: bool = False) -> Errors:
@@ -143,9 +133,8 @@ def validate_pod_spec(
     errors += validate_host_network(spec, path, is_pod)
     errors += _SPEC(spec, path, "restartPolicy..nodeSelector")
     errors += pod_security.validate_pod_security_context(spec, f"{path}.securityContext")
-    errors += pod_placement.validate_affinity(
-        spec.get("affinity", {}), f"{path}.affinity", allow_invalid_values=allow_invalid_values
-    )
+    affinity = partial(pod_placement.validate_affinity, allow_invalid_values=allow_invalid_values)
+    errors += rules.check(spec, path, {"affinity": affinity})
     errors += validate_dns(spec, f"{path}.dnsConfig")
     errors += _SPEC(spec, path, "readinessGates..topologySpreadConstraints")
     errors += pod_security.validate_host_users(spec, path)

@@ -13,16 +13,16 @@ from typing import Any
 
 from tonnage.documents.kinds.pods.pod_security import containers_in
 from tonnage.documents.kinds.storage.persistent_volume import DEAD_SOURCES
-from tonnage.documents.kinds.storage.persistent_volume_claim import claim_spec_warnings
+from tonnage.documents.kinds.storage.persistent_volume_claim import claim_spec_warnings, fraction_warnings
 from tonnage.documents.validation import metadata
 from tonnage.documents.validation.metadata import PREFERRED, REQUIRED, node_selector_term_warnings
 from tonnage.objects import names
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import go_value
-from tonnage.quantity import Quantity
 
 MAX_WARNINGS = 100
 """Limit of warnings about ports: of a thousand equal ports every pair clashes."""
+_BYTES = ("memory", "ephemeral-storage")
 _NO_SELECTOR = "a null labelSelector results in matching no pod"
 
 
@@ -88,25 +88,15 @@ def _placement_warnings(spec: Doc, path: str) -> list[str]:
 
 
 def _container_warnings(container: Doc, path: str) -> list[str]:
-    told: list[str] = []
-    for name in ("memory", "ephemeral-storage"):
-        for side in ("limits", "requests"):
-            amount = Quantity.of(container.get("resources", {}).get(side, {}).get(name))
-            if amount.milli_value() % 1000 != 0:
-                shown = go_value(str(amount))
-                told.append(
-                    f"{path}.resources.{side}[{name}]: fractional byte value {shown} is invalid, must be an integer"
-                )
+    told = fraction_warnings(container, path, *((side, name) for name in _BYTES for side in ("limits", "requests")))
     seen: set[str] = set()
     for idx, variable in enumerate(container.get("env", ())):
         name, value = variable.get("name", ""), variable.get("value", "")
         reference = f"$({name})"
         extends = "valueFrom" not in variable and value != reference and reference in value
         if name in seen and not extends:
-            shown = go_value(name)
-            told.append(
-                f"{path}.env[{idx}]: hides previous definition of {shown}, which may be dropped when using apply"
-            )
+            hides = f"hides previous definition of {go_value(name)}"
+            told.append(f"{path}.env[{idx}]: {hides}, which may be dropped when using apply")
         seen.add(name)
     return told
 

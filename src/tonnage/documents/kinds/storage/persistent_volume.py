@@ -196,11 +196,8 @@ def validate_volume_spec(
     spec: Doc, path: str, *, is_inline: bool = False, allow_invalid_values: bool = False
 ) -> Errors:
     """A volume's spec; an inline spec is a CSI source and hardly anything else."""
-    errors = (
-        rules.check(spec, path, _INLINE)
-        if is_inline
-        else _VOLUME(spec, path, "accessModes..persistentVolumeReclaimPolicy")
-    )
+    of_volume = "accessModes..persistentVolumeReclaimPolicy", "storageClassName..volumeAttributesClassName"
+    errors = rules.check(spec, path, _INLINE) if is_inline else _VOLUME(spec, path, of_volume[0])
     if "nodeAffinity" in spec and not is_inline:
         at, selector = f"{path}.nodeAffinity.required", spec["nodeAffinity"].get("required")
         if selector is None:
@@ -212,11 +209,7 @@ def validate_volume_spec(
     if is_root and spec.get("persistentVolumeReclaimPolicy") == "Recycle":
         told = "may not be 'recycle' for a hostPath mount of '/'"
         errors.append(forbidden(f"{path}.persistentVolumeReclaimPolicy", told))
-    errors += (
-        rules.check(spec, path, _INLINE_CLASS)
-        if is_inline
-        else _VOLUME(spec, path, "storageClassName..volumeAttributesClassName")
-    )
+    errors += rules.check(spec, path, _INLINE_CLASS) if is_inline else _VOLUME(spec, path, of_volume[1])
     if "volumeAttributesClassName" in spec and "csi" not in spec and not is_inline:
         errors.append(required(f"{path}.csi", "has to be specified when using volumeAttributesClassName"))
     return errors

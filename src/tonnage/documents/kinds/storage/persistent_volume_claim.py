@@ -154,13 +154,17 @@ def requested(claim: Doc) -> Quantity:
 
 
 def claim_spec_warnings(spec: Doc, path: str) -> list[str]:
-    """Warnings about sizes that are no whole number of bytes."""
+    return fraction_warnings(spec, path, ("requests", "storage"), ("limits", "storage"))
+
+
+def fraction_warnings(asker: Doc, path: str, *amounts: tuple[str, str]) -> list[str]:
+    """Warnings about amounts, by side and name, that are no whole number of bytes."""
     told: list[str] = []
-    for side in ("requests", "limits"):
-        size = Quantity.of(dig(spec, "resources", side, "storage"))
+    for side, name in amounts:
+        size = Quantity.of(dig(asker, "resources", side, name))
         if size.milli_value() % 1000 != 0:
             message = f'fractional byte value "{size}" is invalid, must be an integer'
-            told.append(f"{path}.resources.{side}[storage]: {message}")
+            told.append(f"{path}.resources.{side}[{name}]: {message}")
     return told
 
 

@@ -40,10 +40,8 @@ class StorageClassStrategy(Strategy):
         return errors + self.validate_immutable(new, old)
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
-        terms = new.get("allowedTopologies", [])
-        return [
-            told for idx, term in enumerate(terms) for told in topology_term_warnings(term, f"allowedTopologies[{idx}]")
-        ]
+        terms = enumerate(new.get("allowedTopologies", []))
+        return [told for idx, term in terms for told in topology_term_warnings(term, f"allowedTopologies[{idx}]")]
 
 
 class VolumeAttributesClassStrategy(Strategy):

@@ -18,6 +18,7 @@ from tonnage.documents.kinds.workloads.job_rules import (
     validate_success_policy,
 )
 from tonnage.documents.strategy import Generation, Strategy, keep
+from tonnage.documents.subresources import has_condition
 from tonnage.documents.validation.internal_form import internal
 from tonnage.documents.validation.metadata import validate_label_selector
 from tonnage.documents.validation.type_rules import TypeRules
@@ -252,9 +253,8 @@ def _validate_completions_kept(spec: Doc, was: Doc) -> Errors:
 def _may_change_template(old: Doc) -> bool:
     """True for a suspended Job without pods: its pods' placement and resources may still change."""
     spec, status = old["spec"], old.get("status", {})
-    conditions = status.get("conditions", ())
-    is_told = any(each.get("type") == "Suspended" and each.get("status") == "True" for each in conditions)
-    return bool(spec.get("suspend")) and ("startTime" not in status or is_told) and not status.get("active", 0)
+    is_idle = "startTime" not in status or has_condition(old, "Suspended")
+    return bool(spec.get("suspend")) and is_idle and not status.get("active", 0)
 
 
 def _validate_template_kept(spec: Doc, was: Doc, *, may_place: bool) -> Errors:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from tonnage.documents.subresources import has_condition
 from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects import field_rules as rules
 from tonnage.objects.document import Doc, same
@@ -25,26 +26,15 @@ _CONDITIONS = "status.conditions"
 
 
 def validate_job_status(new: Doc, old: Doc) -> Errors:
-    errors = _validate_numbers(new) + _validate_state(new, old)
-    return [*errors, *_validate_indexes(new, old), *_validate_kept(new, old)]
-
-
-def has_condition(doc: Doc, kind: str, status: str = "True") -> bool:
-    conditions = doc.get("status", {}).get("conditions", ())
-    return any(item.get("type") == kind and item.get("status") == status for item in conditions)
+    status = new.get("status", {})
+    errors, is_unique = _STATUS(status, "status"), unique()
+    uid = each(lambda uid, path: is_unique(uid, path) if uid else [invalid(path, uid, "must not be empty")])
+    errors += check(status, "status", {f"uncountedTerminatedPods.{field}": uid for field in ("succeeded", "failed")})
+    return [*errors, *_validate_state(new, old), *_validate_indexes(new, old), *_validate_kept(new, old)]
 
 
 def is_finished(doc: Doc) -> bool:
     return has_condition(doc, "Complete") or has_condition(doc, "Failed")
-
-
-def _validate_numbers(doc: Doc) -> Errors:
-    status = doc.get("status", {})
-    errors = _STATUS(status, "status")
-    is_unique = unique()
-    uid = each(lambda uid, path: is_unique(uid, path) if uid else [invalid(path, uid, "must not be empty")])
-    uncounted = {"uncountedTerminatedPods.succeeded": uid, "uncountedTerminatedPods.failed": uid}
-    return errors + check(status, "status", uncounted)
 
 
 def _validate_state(new: Doc, old: Doc) -> Errors:
