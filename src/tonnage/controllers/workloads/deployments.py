@@ -33,16 +33,11 @@ from tonnage.behaviour.workloads import deployment_status, rollout
 from tonnage.behaviour.workloads.pod_states import earliest, is_active, next_check_s
 from tonnage.behaviour.workloads.replica_set_plan import missing_replicas, pods_to_delete, status_of
 from tonnage.behaviour.workloads.templates import pod_from_template
-from tonnage.client.cache import Cache
+from tonnage.client.cache import Cache, Indexer
 from tonnage.client.recorder import truncated
 from tonnage.controllers.controller_context import ControllerContext
-from tonnage.controllers.workloads.workload_controller import (
-    RESYNC_S,
-    ControllerRefIndex,
-    WorkloadController,
-    is_in_doubt,
-)
-from tonnage.controllers.workloads.workload_writes import PodControl, is_namespace_terminating, slow_start, write_status
+from tonnage.controllers.workloads import workload_controller
+from tonnage.controllers.workloads.workload_controller import PodControl, WorkloadController
 from tonnage.errors import AlreadyExists, ApiError, TonnageError
 from tonnage.objects.apps_v1 import Deployment, DeploymentStatus, ReplicaSet, ReplicaSetStatus
 from tonnage.objects.core_v1 import Pod, ReplicationController, ReplicationControllerStatus
@@ -59,7 +54,7 @@ Replicated = TypeVar("Replicated", bound=ReplicaSet | ReplicationController)
 class ReplicaController(WorkloadController[Replicated, Pod], Generic[Replicated]):
     def __init__(self, context: ControllerContext, name: str, sets: Cache[Replicated]) -> None:
         self._pods = context.informers.of(Pod)
-        self._sets_of: ControllerRefIndex[Replicated] = ControllerRefIndex(sets)
+        self._sets_of: Indexer[Replicated] = workload_controller.by_controller(sets)
         super().__init__(context, name, sets, self._pods)
         self._pod_control = PodControl(context, self._pods, self._expectations)
 
@@ -77,11 +72,11 @@ class ReplicaController(WorkloadController[Replicated, Pod], Generic[Replicated]
         now = self._clock.now()
         terminating = sum(pod.metadata.is_terminating and not pod.is_terminal for pod in pods)
         status = status_of(found, active, terminating, truncated(failure.message) if failure else None, now)
-        await write_status(self._client, found, self._kind_status(status))
+        await workload_controller.write_status(self._client, found, self._kind_status(status))
         if failure is not None:
             raise failure
         if not is_current:
-            return RESYNC_S
+            return workload_controller.RESYNC_S
         return earliest(next_check_s(active, found.spec.min_ready_seconds, now), self._rejected.next_check_s(found.key))
 
     def _kind_status(self, status: ReplicaSetStatus) -> Record:
@@ -95,15 +90,15 @@ class ReplicaController(WorkloadController[Replicated, Pod], Generic[Replicated]
             count = max(count - later, 0)
             _log.info("Too few replicas", kind=self._kind, owner=owner.key, need=wanted, creating=count, later=later)
             template = owner.spec.template
-            return await slow_start(
+            return await workload_controller.slow_start(
                 count, lambda _: self._pod_control.create(owner, pod_from_template(template, owner))
             )
         if count < 0:
             _log.info("Too many replicas", kind=self._kind, owner=owner.key, need=wanted, deleting=-count)
             # The pods of all sets that have the same controller; of this set alone if it has none.
             controller = owner.metadata.controller
-            siblings = self._sets_of.of(controller.uid) if controller is not None else [owner]
-            related = [pod for sibling in siblings for pod in self._owned.of(sibling.uid)]
+            siblings = self._sets_of(controller.uid) if controller is not None else [owner]
+            related = [pod for sibling in siblings for pod in self._owned(sibling.uid)]
             chosen = pods_to_delete(active, related, -count, self._clock.now())
             return await self._pod_control.delete_all(owner, chosen)
         return None
@@ -132,7 +127,7 @@ class DeploymentController(WorkloadController[Deployment, ReplicaSet]):
     def __init__(self, context: ControllerContext) -> None:
         self._deployments = context.informers.of(Deployment)
         self._sets = context.informers.of(ReplicaSet)
-        self._pods_of = ControllerRefIndex(context.informers.of(Pod))
+        self._pods_of = workload_controller.by_controller(context.informers.of(Pod))
         super().__init__(context, "deployments", self._deployments, self._sets)
         context.informers.of(Pod).add_handlers(
             on_update=lambda _, pod: self._pod_changed(pod), on_delete=self._pod_changed
@@ -158,7 +153,7 @@ class DeploymentController(WorkloadController[Deployment, ReplicaSet]):
     async def sync(self, deployment: Deployment, /, *, is_current: bool) -> float | None:
         """Take one step of a rollout. Mirrors syncDeployment."""
         if not is_current:
-            return RESYNC_S
+            return workload_controller.RESYNC_S
         selector = deployment.spec.selector
         if selector is None or selector.is_empty:
             note = "This deployment is selecting all pods. A non-empty selector is required."
@@ -208,7 +203,7 @@ class DeploymentController(WorkloadController[Deployment, ReplicaSet]):
         sets = [*olds, new] if new is not None else list(olds)
         shrunk = await self._scale(deployment, olds, {each.name: 0 for each in olds if each.spec.replicas})
         # Terminating pods still run, and Recreate never runs old with new.
-        old_pods = (pod for replica_set in olds for pod in self._pods_of.of(replica_set.uid))
+        old_pods = (pod for replica_set in olds for pod in self._pods_of(replica_set.uid))
         if shrunk or any(each.status.replicas for each in olds) or any(not pod.is_terminal for pod in old_pods):
             return await self._sync_status(deployment, sets, new, in_rollout=True)
         if new is None:
@@ -254,9 +249,9 @@ class DeploymentController(WorkloadController[Deployment, ReplicaSet]):
             await self._resolve_name_collision(deployment, f"{deployment.namespace}/{name}")
             return
         except TonnageError as exc:
-            if is_in_doubt(exc):
+            if workload_controller.is_in_doubt(exc):
                 self._expectations.mark_in_doubt(deployment.key, self._sets, f"{deployment.namespace}/{name}")
-            if is_namespace_terminating(exc):
+            if workload_controller.is_namespace_terminating(exc):
                 return
             if isinstance(exc, ApiError):
                 note = f'Failed to create new replica set "{name}": {exc.message}'
@@ -313,7 +308,7 @@ class DeploymentController(WorkloadController[Deployment, ReplicaSet]):
         try:
             return await self._expectations.patch(deployment.key, self._sets, found.key, patch)
         except TonnageError as exc:
-            if is_in_doubt(exc):
+            if workload_controller.is_in_doubt(exc):
                 self._expectations.mark_in_doubt(deployment.key, self._sets, found.key)
             raise
 
@@ -337,7 +332,7 @@ class DeploymentController(WorkloadController[Deployment, ReplicaSet]):
     async def _write_status(self, deployment: Deployment, status: DeploymentStatus, revision: str = "") -> bool:
         """Write the status, and the revision annotation. Returns whether anything was written."""
         annotations = {rollout.REVISION: revision} if revision else None
-        written = await write_status(self._client, deployment, status, annotations=annotations)
+        written = await workload_controller.write_status(self._client, deployment, status, annotations=annotations)
         if written is not None:
             self._expectations.expect_written(deployment.key, self._deployments, written)
         return written is not None

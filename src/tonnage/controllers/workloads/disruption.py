@@ -15,7 +15,7 @@ from tonnage.behaviour.workloads import pod_states
 from tonnage.client.cache import Cache, Indexer
 from tonnage.clock import StampAges, rfc3339
 from tonnage.controllers.controller_context import ControllerContext, QueueController, namespace_of
-from tonnage.controllers.workloads.workload_writes import replacing
+from tonnage.controllers.workloads.workload_controller import replacing
 from tonnage.objects.apps_v1 import Deployment, ReplicaSet, StatefulSet
 from tonnage.objects.core_v1 import Pod, ReplicationController
 from tonnage.objects.document import Doc

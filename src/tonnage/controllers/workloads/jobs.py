@@ -28,8 +28,8 @@ from tonnage.client.cache import remove_finalizer
 from tonnage.client.recorder import reference_to
 from tonnage.clock import StampAges
 from tonnage.controllers.controller_context import ControllerContext, QueueController
-from tonnage.controllers.workloads.workload_controller import RESYNC_S, ControllerRefIndex, WorkloadController
-from tonnage.controllers.workloads.workload_writes import PodControl, is_namespace_terminating, slow_start, write_status
+from tonnage.controllers.workloads import workload_controller
+from tonnage.controllers.workloads.workload_controller import PodControl, WorkloadController
 from tonnage.errors import AlreadyExists, Conflict, NotFound, RequestEntityTooLarge, TonnageError
 from tonnage.objects import batch_v1, codec
 from tonnage.objects.batch_v1 import JOB_TRACKING, CronJob, CronJobStatus, Job, JobStatus
@@ -64,7 +64,7 @@ class JobController(WorkloadController[Job, Pod]):
         if job.spec.managed_by not in (None, batch_v1.OUR_CONTROLLER) or job.is_finished:
             return None
         if not is_current:
-            return RESYNC_S
+            return workload_controller.RESYNC_S
         pods = await self._claimed(job, finalizer=JOB_TRACKING)
         now = self._clock.now()
         stored = job
@@ -113,7 +113,7 @@ class JobController(WorkloadController[Job, Pod]):
                 _remember_failures(doc, job, before.get(index))
             return await self._pod_control.create(job, doc)
 
-        return await slow_start(plan.create, create)
+        return await workload_controller.slow_start(plan.create, create)
 
     def _tended(
         self, job: Job, verdict: job_plan.JobVerdict | None, plan: job_plan.Manage, count: job_plan.Count
@@ -181,7 +181,7 @@ class JobController(WorkloadController[Job, Pod]):
             self._recorder.event(job, "Warning", end.reason, "Fail", end.message)
 
     async def _write(self, job: Job, status: JobStatus) -> Job:
-        fresh = await write_status(self._client, job, status)
+        fresh = await workload_controller.write_status(self._client, job, status)
         if fresh is None:
             return job
         self._expectations.expect_written(job.key, self._workloads, fresh)
@@ -210,7 +210,7 @@ class JobController(WorkloadController[Job, Pod]):
             self._left_behind.add(pod.key)
 
     def _job_gone(self, job: Job) -> None:
-        for pod in self._owned.of(job.uid):
+        for pod in self._owned(job.uid):
             self._left_behind.add(pod.key)
 
     def _job_of(self, pod: Pod) -> Job | None:
@@ -301,7 +301,7 @@ class CronJobController(QueueController):
         super().__init__(context)
         self._cron_jobs = context.informers.of(CronJob)
         self._jobs = context.informers.of(Job)
-        self._owned = ControllerRefIndex(self._jobs)
+        self._owned = workload_controller.by_controller(self._jobs)
         queue = self._add_queue("cron-jobs", self.reconcile)
         queue.follow(self._cron_jobs)
         queue.follow(self._jobs, _owner_key)
@@ -311,7 +311,7 @@ class CronJobController(QueueController):
         cron_job = self._cron_jobs.get(key)
         if cron_job is None:
             return None
-        jobs = self._owned.of(cron_job.uid)
+        jobs = self._owned(cron_job.uid)
         status = await self._tended(cron_job, jobs)
         for job in cron_plan.surplus_jobs(cron_job, jobs):
             await self._delete(cron_job, job)
@@ -325,7 +325,7 @@ class CronJobController(QueueController):
                 self._warn(cron_job, "TooManyMissedTimes", told)
             if due.at is not None:
                 status = await self._start(cron_job, status, due.at, now)
-        await write_status(self._client, cron_job, status)
+        await workload_controller.write_status(self._client, cron_job, status)
         again_s = cron_plan.next_check_s(*times, self._clock.now()) if times is not None else None
         return None if again_s is None else min(again_s, _MAX_WAIT_S)
 
@@ -408,7 +408,7 @@ class CronJobController(QueueController):
             if controller is None or controller.uid != cron_job.uid or made.is_finished:
                 return msgspec.structs.replace(status, last_schedule_time=at)
         except TonnageError as exc:
-            if is_namespace_terminating(exc):
+            if workload_controller.is_namespace_terminating(exc):
                 return status
             self._warn(cron_job, "FailedCreate", f"Error creating job: {exc.message}")
             raise

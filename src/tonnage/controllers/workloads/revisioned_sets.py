@@ -17,7 +17,7 @@ refuse the next one at once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,19 +25,71 @@ from tonnage import logs
 from tonnage.backoff import KeyedBackoff
 from tonnage.behaviour.workloads import daemon_set_plan, stateful_set_plan, templates
 from tonnage.behaviour.workloads.pod_states import earliest, next_check_s, ordinal_of
-from tonnage.behaviour.workloads.templates import REVISION_HASH
+from tonnage.behaviour.workloads.templates import REVISION_HASH, Versioned
+from tonnage.client.cache import Cache
+from tonnage.client.http import Client
 from tonnage.controllers.controller_context import ControllerContext
-from tonnage.controllers.workloads.workload_controller import RESYNC_S, WorkloadController
-from tonnage.controllers.workloads.workload_writes import HistoryControl, PodControl, slow_start, write_status
+from tonnage.controllers.workloads import workload_controller
+from tonnage.controllers.workloads.workload_controller import PodControl, WorkloadController
 from tonnage.errors import AlreadyExists, TonnageError
 from tonnage.objects.apps_v1 import ControllerRevision, DaemonSet, StatefulSet
 from tonnage.objects.codec import to_doc
 from tonnage.objects.core_v1 import Node, ObjectReference, PersistentVolumeClaim, Pod
-from tonnage.objects.document import Doc
+from tonnage.objects.document import Doc, same
 from tonnage.objects.meta import Key
+from tonnage.objects.selectors import selects
 
 _log = logs.logger("tonnage.controllers.stateful-sets")
 _daemon_sets_log = logs.logger("tonnage.controllers.daemon-sets")
+
+
+class HistoryControl:
+    """Reads and writes the ControllerRevisions of one controller's workloads."""
+
+    def __init__(
+        self, client: Client, revisions: Cache[ControllerRevision], expectations: workload_controller.Expectations
+    ) -> None:
+        self._client = client
+        self._revisions = revisions
+        self._revisions_of = workload_controller.by_controller(revisions)
+        self._expectations = expectations
+
+    async def revisions(self, owner: Versioned) -> list[ControllerRevision]:
+        selector = owner.spec.selector
+        found = await workload_controller.claim_objects(
+            self._client, owner, self._revisions_of, lambda each: selects(selector, each.metadata.labels)
+        )
+        return templates.in_order(found)
+
+    async def update_revision(
+        self, owner: Versioned, ordered: Sequence[ControllerRevision]
+    ) -> tuple[ControllerRevision, int]:
+        """The current template's revision, created or renumbered if needed; and the collision count."""
+        collisions = owner.status.collision_count or 0
+        known, number = templates.wanted(owner, ordered)
+        if known is None:
+            return await self._new_revision(owner, number or 1, collisions)
+        if number is None:
+            return known, collisions
+        patch: Doc = {"metadata": {"resourceVersion": known.metadata.resource_version}, "revision": number}
+        return await self._expectations.patch(owner.key, self._revisions, known.key, patch), collisions
+
+    async def _new_revision(self, owner: Versioned, number: int, collisions: int) -> tuple[ControllerRevision, int]:
+        while True:
+            doc = templates.new_revision(owner, number, collisions)
+            try:
+                return await self._expectations.create(owner.key, self._revisions, doc), collisions
+            except AlreadyExists:
+                made = await self._client.get(ControllerRevision, f"{owner.namespace}/{doc['metadata']['name']}")
+            if same(made.data, doc["data"]):
+                self._expectations.expect_written(owner.key, self._revisions, made)
+                return made, collisions
+            collisions += 1
+
+    async def forget(self, owner: Versioned, ordered: Sequence[ControllerRevision], live: Collection[str]) -> None:
+        """Delete revisions beyond the history limit; `live` names the revisions in use."""
+        for revision in templates.outdated(owner, ordered, live):
+            await self._expectations.delete(owner.key, self._revisions, revision)
 
 
 class StatefulSetController(WorkloadController[StatefulSet, Pod]):
@@ -62,7 +114,7 @@ class StatefulSetController(WorkloadController[StatefulSet, Pod]):
     async def sync(self, owner: StatefulSet, /, *, is_current: bool) -> float | None:
         """Take the planned steps, then write the status. Mirrors syncStatefulSet."""
         if not is_current:
-            return RESYNC_S
+            return workload_controller.RESYNC_S
         revisions = await self._history.revisions(owner)
         pods = await self._claimed(owner, is_member=lambda pod: stateful_set_plan.is_member(owner, pod))
         pods = self._measured(pods, owner.spec.min_ready_seconds)
@@ -71,7 +123,7 @@ class StatefulSetController(WorkloadController[StatefulSet, Pod]):
         self._rejected.observe(owner.key, pods)
         observed = self._observe(owner, pods, current.name, update.name)
         failure = await self._carry_out(owner, stateful_set_plan.plan(owner, pods, observed), (current, update))
-        written = await write_status(
+        written = await workload_controller.write_status(
             self._client, owner, stateful_set_plan.status_of(owner, pods, observed, collisions)
         )
         if written is not None:
@@ -280,7 +332,7 @@ class DaemonSetController(WorkloadController[DaemonSet, Pod]):
         if owner.metadata.is_terminating:
             return None  # its history may be gone already, so no true status can be computed
         if not is_current:
-            return RESYNC_S
+            return workload_controller.RESYNC_S
         revisions = await self._history.revisions(owner)
         current, collisions = await self._history.update_revision(owner, revisions)
         hashes = {hash_of(revision) for revision in (current, *templates.equal_to(owner, revisions))}
@@ -288,7 +340,7 @@ class DaemonSetController(WorkloadController[DaemonSet, Pod]):
         now = self._clock.now()
         observed = daemon_set_plan.ObservedDaemons.of(owner, self._nodes, pods, hashes, now)
         again_s, failure = await self._carry_out(observed, hash_of(current))
-        await write_status(self._client, owner, daemon_set_plan.status_of(observed, collisions))
+        await workload_controller.write_status(self._client, owner, daemon_set_plan.status_of(observed, collisions))
         in_use = {pod.metadata.labels.get(REVISION_HASH) for pod in pods}
         live = {current.name, *(revision.name for revision in revisions if hash_of(revision) in in_use)}
         await self._history.forget(owner, revisions, live)
@@ -312,7 +364,7 @@ class DaemonSetController(WorkloadController[DaemonSet, Pod]):
     async def _create(self, owner: DaemonSet, nodes: Sequence[str], hash_: str) -> TonnageError | None:
         if nodes:
             _daemon_sets_log.info("Nodes need a daemon pod", daemon_set=owner.key, nodes=len(nodes))
-        return await slow_start(
+        return await workload_controller.slow_start(
             len(nodes), lambda n: self._pod_control.create(owner, daemon_set_plan.daemon_pod(owner, nodes[n], hash_))
         )
 

@@ -1,60 +1,61 @@
-"""The base of the workload controllers: owned objects, expectations, queue. Kinds differ only in `sync`.
+"""The base of the workload controllers: owned objects, expectations, queue, pods. Kinds differ only in `sync`.
 
 A workload adopts *orphans* of its namespace that match its selector and releases owned objects that no longer match;
 both patches name the object's uid. Before the first adoption the owner is read again: a terminating owner must not
 adopt what its deletion has just orphaned. A controller that counted before it saw its own writes would write twice,
 so it waits until its cache shows all of its `Expectations`. Mirrors controller_ref_manager.go, controller_utils.go.
+
+Pods are created and deleted with random names. The random part is chosen here, so that a create whose answer was lost
+can be looked up, and none is created twice; `Expectations` keeps it until the cache shows it. A deletion names the
+pod's uid. The events are upstream's RealPodControl's.
 """
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar, cast
+
+import msgspec
 
 from tonnage import logs
-from tonnage.behaviour.workloads.pod_states import RejectedPods, ready_since, with_ready_since
+from tonnage.behaviour.workloads.pod_states import RejectedPods, generated_name, ready_since, with_ready_since
 from tonnage.behaviour.workloads.templates import controller_ref
 from tonnage.client.cache import Cache, Indexer
 from tonnage.client.errors import Disconnected
 from tonnage.client.http import Client, PatchType
 from tonnage.clock import Clock, StampAges
 from tonnage.controllers.controller_context import ControllerContext, QueueController, namespace_of
-from tonnage.errors import ApiError, Conflict, Invalid, NotFound, RequestEntityTooLarge, TonnageError
+from tonnage.errors import AlreadyExists, ApiError, Conflict, Invalid, NotFound, RequestEntityTooLarge, TonnageError
 from tonnage.objects import codec
 from tonnage.objects.apps_v1 import DaemonSet, Deployment, ReplicaSet, StatefulSet
 from tonnage.objects.batch_v1 import Job
 from tonnage.objects.codec import to_doc
 from tonnage.objects.core_v1 import Pod, ReplicationController
 from tonnage.objects.document import Doc
-from tonnage.objects.meta import Key, Object, revision_of
+from tonnage.objects.meta import Key, Object, Record, revision_of
 from tonnage.objects.selectors import LabelSelector, selects
+
+_log = logs.logger("tonnage.controllers.workloads.workload_controller")
+
 
 T = TypeVar("T", bound=Object)
 
 
-class ControllerRefIndex(Generic[T]):
-    """Cached objects by the uid of their controller; objects without one, the orphans, by namespace."""
+def by_controller(objects: Cache[T]) -> Indexer[T]:
+    """Cached objects by the uid of their controller; those without one, the orphans, by `namespace/`."""
 
-    def __init__(self, objects: Cache[T]) -> None:
-        self._indexed = Indexer(objects, _index_key)
+    def keys_of(found: Object) -> tuple[str]:
+        controller = found.metadata.controller
+        return (f"{found.namespace}/" if controller is None else controller.uid,)  # a uid has no slash
 
-    def of(self, uid: str) -> tuple[T, ...]:
-        """The objects that the owner of this uid controls, in the order in which they came."""
-        return self._indexed(uid)
-
-    def orphans(self, namespace: str) -> tuple[T, ...]:
-        return self._indexed(f"{namespace}/")
-
-
-def _index_key(found: Object) -> tuple[str]:
-    controller = found.metadata.controller
-    return (f"{found.namespace}/" if controller is None else controller.uid,)  # a uid has no slash
+    return Indexer(objects, keys_of)
 
 
 async def claim_objects(
-    client: Client, owner: Object, index: ControllerRefIndex[T], matches: Callable[[T], bool], *, finalizer: str = ""
+    client: Client, owner: Object, index: Indexer[T], matches: Callable[[T], bool], *, finalizer: str = ""
 ) -> list[T]:
     """Adopt and release, then return the owner's objects. Adoption adds `finalizer`, release removes it.
 
@@ -63,12 +64,12 @@ async def claim_objects(
     """
     is_going = owner.metadata.is_terminating
     owned: list[T] = []
-    for found in index.of(owner.uid):
+    for found in index(owner.uid):
         if matches(found):
             owned.append(found)
         elif not is_going:
             await _release(client, owner, found, finalizer)
-    orphans = () if is_going else index.orphans(owner.namespace)
+    orphans = () if is_going else index(f"{owner.namespace}/")
     adoptable = [found for found in orphans if not found.metadata.is_terminating and matches(found)]
     if not adoptable:
         return owned
@@ -107,8 +108,6 @@ async def _release(client: Client, owner: Object, found: Object, finalizer: str)
 
 
 TIMEOUT_S: Final = 300.0
-
-_log = logs.logger(__name__)
 
 
 class Expectations:
@@ -237,7 +236,7 @@ class WorkloadController(QueueController, ABC, Generic[Workload, Dependent]):
         self._ages = StampAges(context.clock)
         self._workloads: Cache[Workload] = workloads
         self._kind = codec.resource_of(workloads.cls).kind
-        self._owned = ControllerRefIndex(dependents)
+        self._owned = by_controller(dependents)
         self._expectations = Expectations(context.client, context.clock)
         self._rejected = RejectedPods(context.clock)
         self._reconciler = self._add_queue(name, self._reconcile, workers=_WORKERS)
@@ -309,3 +308,110 @@ class WorkloadController(QueueController, ABC, Generic[Workload, Dependent]):
         await self._expectations.resolve_doubts(key)
         # Checked before objects are listed: every later list shows the writes that are met now.
         return await self.sync(workload, is_current=self._expectations.are_satisfied(key))
+
+
+_FIRST_BATCH: Final = 1
+_NAME_TRIES: Final = 8
+"""How many random names are tried; an API server tries as many."""
+
+
+class PodControl:
+    """Writes pods for one controller. Failures are returned: other writes of the same round may have succeeded."""
+
+    def __init__(self, context: ControllerContext, pods: Cache[Pod], expectations: Expectations) -> None:
+        self._recorder = context.recorder
+        self._rng = context.rng
+        self._pods = pods
+        self._expectations = expectations
+
+    async def create(self, owner: Object, doc: Doc) -> TonnageError | None:
+        """Create this pod under a random name that begins with its `generateName`."""
+        metadata = doc["metadata"]
+        for tries_left in reversed(range(_NAME_TRIES)):
+            name = metadata["name"] = generated_name(metadata["generateName"], self._rng)
+            try:
+                pod = await self._expectations.create(owner.key, self._pods, doc)
+            except TonnageError as exc:
+                if isinstance(exc, AlreadyExists) and tries_left:
+                    continue  # another pod has that name by chance
+                if is_in_doubt(exc):
+                    self._expectations.mark_in_doubt(owner.key, self._pods, f"{owner.namespace}/{name}")
+                if is_namespace_terminating(exc):
+                    return None
+                self._recorder.event(owner, "Warning", "FailedCreate", "Create", f"Error creating: {exc.message}")
+                return exc
+            self._recorder.event(owner, "Normal", "SuccessfulCreate", "Create", f"Created pod: {name}", pod)
+            break
+        return None
+
+    async def delete(self, owner: Object, pod: Pod) -> TonnageError | None:
+        """Delete the pod of this uid; a pod that is already gone is no failure."""
+        try:
+            if not await self._expectations.delete(owner.key, self._pods, pod):
+                return None
+        except TonnageError as exc:
+            if is_in_doubt(exc):
+                self._expectations.mark_in_doubt(owner.key, self._pods, pod.key, pod.uid)
+            self._recorder.event(owner, "Warning", "FailedDelete", "Delete", f"Error deleting: {exc.message}", pod)
+            return exc
+        self._recorder.event(owner, "Normal", "SuccessfulDelete", "Delete", f"Deleted pod: {pod.name}", pod)
+        return None
+
+    async def delete_all(self, owner: Object, pods: Sequence[Pod]) -> TonnageError | None:
+        """Delete all pods concurrently. Returns the first failure."""
+        return first_failure(await asyncio.gather(*(self.delete(owner, pod) for pod in pods)))
+
+
+async def slow_start(count: int, act: Callable[[int], Awaitable[TonnageError | None]]) -> TonnageError | None:
+    """Run `act` `count` times in growing batches of 1, 2, 4…, up to the first batch with a failure."""
+    done, batch = 0, min(count, _FIRST_BATCH)
+    while batch > 0:
+        failure = first_failure(await asyncio.gather(*(act(done + n) for n in range(batch))))
+        if failure is not None:
+            return failure
+        done += batch
+        batch = min(2 * batch, count - done)
+    return None
+
+
+def first_failure(outcomes: Sequence[TonnageError | None]) -> TonnageError | None:
+    return next((outcome for outcome in outcomes if outcome is not None), None)
+
+
+def is_namespace_terminating(failure: TonnageError) -> bool:
+    """True if the namespace is terminating: nothing can be, or has to be, created in it."""
+    return isinstance(failure, ApiError) and any(cause.reason == "NamespaceTerminating" for cause in failure.causes)
+
+
+async def write_status(
+    client: Client, found: T, status: Record, *, annotations: dict[str, str] | None = None
+) -> T | None:
+    """Replace the status, and set annotations if the kind allows it. Returns the object after that.
+
+    None when nothing changes. Raises Conflict when the object has changed since it was read.
+    """
+    was = cast(Record, found.status)  # type: ignore[attr-defined]  # every kind with a controller has a status
+    new = {key: text for key, text in (annotations or {}).items() if found.metadata.annotations.get(key) != text}
+    if status == was and not new:
+        return None
+    patch: Doc = {
+        "metadata": {"uid": found.uid, "resourceVersion": found.metadata.resource_version},
+        "status": replacing(status, was),
+    }
+    if new:
+        patch["metadata"]["annotations"] = new
+    return await client.patch(type(found), found.key, patch, subresource="status")
+
+
+def replacing(new: Record, was: Record) -> Doc:
+    """A merge patch that turns `was` into `new`: fields at their default are removed."""
+    doc, old = to_doc(new), to_doc(was)
+    wanted: Doc = {field.encode_name: doc.get(field.encode_name) for field in msgspec.structs.fields(type(new))}
+    return {name: _emptied(value, old.get(name)) for name, value in wanted.items() if value is not None or name in old}
+
+
+def _emptied(value: object, was: object) -> object:
+    """A map with null for its removed keys, because the server merges maps; lists and numbers are replaced."""
+    if isinstance(value, dict) and isinstance(was, dict):
+        return {**dict.fromkeys(was), **value}
+    return value

@@ -10,7 +10,7 @@ from support.workload_builders import LABELS, a_pod, ago, replica_set, stateful_
 from tonnage.client.cache import Cache
 from tonnage.client.http import Client
 from tonnage.client.transport.wire import HttpResponse, Request, Stream
-from tonnage.controllers.workloads.workload_controller import ControllerRefIndex, claim_objects
+from tonnage.controllers.workloads.workload_controller import by_controller, claim_objects
 from tonnage.errors import Conflict
 from tonnage.objects.apps_v1 import StatefulSet
 from tonnage.objects.codec import encode
@@ -29,21 +29,21 @@ def matches(pod: Pod) -> bool:
 
 def test_the_index_follows_owners_that_change() -> None:
     cache = Cache(Pod)
-    owned = ControllerRefIndex(cache)
+    owned = by_controller(cache)
     cache.put(a_pod("a", of=WEB, resourceVersion="1"))
     cache.put(a_pod("b", resourceVersion="2"))
-    assert (names(owned.of(WEB.uid)), names(owned.orphans("default"))) == (["a"], ["b"])
+    assert (names(owned(WEB.uid)), names(owned("default/"))) == (["a"], ["b"])
     cache.put(a_pod("b", of=WEB, resourceVersion="3"))
     cache.put(a_pod("a", of=OTHER, resourceVersion="4"))
-    assert (names(owned.of(WEB.uid)), names(owned.of(OTHER.uid)), names(owned.orphans("default"))) == (["b"], ["a"], [])
+    assert (names(owned(WEB.uid)), names(owned(OTHER.uid)), names(owned("default/"))) == (["b"], ["a"], [])
     cache.remove("default/b")
-    assert owned.of(WEB.uid) == ()
+    assert owned(WEB.uid) == ()
 
 
 def test_an_index_made_late_knows_what_was_there() -> None:
     cache = Cache(Pod)
     cache.put(a_pod("a", of=WEB))
-    assert names(ControllerRefIndex(cache).of(WEB.uid)) == ["a"]
+    assert names(by_controller(cache)(WEB.uid)) == ["a"]
 
 
 class OneSet:
@@ -69,7 +69,7 @@ class OneSet:
 async def claimed(owner: StatefulSet, *pods: Pod) -> tuple[list[str], list[str]]:
     """The owner's pods once it has claimed them, and what was asked of the server, reads aside."""
     cache, server = Cache(Pod), OneSet(owner)
-    owned = ControllerRefIndex(cache)
+    owned = by_controller(cache)
     for pod in pods:
         cache.put(pod)
     found = await claim_objects(Client(server), owner, owned, matches)
@@ -95,7 +95,7 @@ async def test_an_owner_that_is_going_neither_adopts_nor_releases() -> None:
 
 async def test_an_owner_is_read_anew_before_it_adopts() -> None:
     cache = Cache(Pod)
-    owned = ControllerRefIndex(cache)
+    owned = by_controller(cache)
     cache.put(a_pod("orphan"))
     server = OneSet(stateful_set("web"))
     assert names(await claim_objects(Client(server), stateful_set("web"), owned, matches)) == ["orphan"]
@@ -109,7 +109,7 @@ async def test_an_owner_is_read_anew_before_it_adopts() -> None:
 
 async def test_who_has_nothing_to_adopt_asks_nobody() -> None:
     cache = Cache(Pod)
-    owned = ControllerRefIndex(cache)
+    owned = by_controller(cache)
     web = stateful_set("web")
     cache.put(a_pod("mine", of=web))
     server = OneSet(web)

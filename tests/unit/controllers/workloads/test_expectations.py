@@ -14,8 +14,7 @@ from tonnage.client.errors import Disconnected
 from tonnage.client.http import Client
 from tonnage.client.transport.wire import HttpResponse, Request, Stream
 from tonnage.clock import VirtualClock
-from tonnage.controllers.workloads.workload_controller import TIMEOUT_S, Expectations, is_in_doubt
-from tonnage.controllers.workloads.workload_writes import replacing
+from tonnage.controllers.workloads.workload_controller import TIMEOUT_S, Expectations, is_in_doubt, replacing
 from tonnage.errors import Conflict, InternalError
 from tonnage.objects.codec import encode
 from tonnage.objects.core_v1 import Pod
