@@ -44,9 +44,12 @@ async def _pool_policy(talk: Conversation) -> Measured:
     choices: list[PoolChoice] = []
     why = ""
     for _ in range(_ROUNDS):
-        if not why and not policy_measured(choices):
-            why = await _volumes_made(talk, choices)
-            await talk.discard(talk.volume_ids)
+        known = len(choices)
+        why = await _volumes_made(talk, choices)
+        await talk.discard(talk.volume_ids)
+        shows_nothing_new = len(policies_left(choices)) > 1 and {*choices[known:]} <= {*choices[:known]}
+        if why or policy_measured(choices) or shows_nothing_new:
+            break
     policy = policy_measured(choices)
     if policy == UNKNOWN:
         return Measured(POOL_POLICY, policy, f"{_volumes(choices)}, and no policy explains which pools they went to")

@@ -81,6 +81,11 @@ async def test_without_leave_to_fill_what_small_volumes_do_not_show_is_not_claim
     assert value == "" and told.startswith("most-free or first-fit") and "--fill" in told
 
 
+async def test_it_ends_when_a_round_of_volumes_shows_nothing_new(socket_dir: Path) -> None:
+    _, told = (await measured(socket_dir, "100Gi,60Gi", fills=False, policy="best-fit"))["tonnage.dev/pool-policy"]
+    assert "best-fit or first-fit, after 64 volumes" in told  # two rounds of --most-volumes
+
+
 @pytest.mark.parametrize(
     ("pools", "options", "why"),
     [("100Gi", {}, "one pool"), ("2x100Gi", {"report_pools": False}, "available_capacities is empty")],
