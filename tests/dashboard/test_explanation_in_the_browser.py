@@ -47,6 +47,8 @@ async def test_thousands_of_refused_nodes_are_grouped_searched_and_drawn_only_wh
     await group.get_by_role("button", name="node-0777").click()
     await expect(page.locator(".node-panel")).to_contain_text("node-0777")
     await expect(page.locator(".node-panel")).to_contain_text("largest free pool 100Gi, needs 1Ti")
+    heads = ["Claim", "Kind", "Pools", "Needs", "Verdict", "Reserved", "Slots", "Nodes"]  # those of the command
+    await expect(page.locator(".offers th")).to_have_text(heads)
 
 
 async def test_an_explanation_says_when_the_cluster_has_changed_since(window, shown_cluster):

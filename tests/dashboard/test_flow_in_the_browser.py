@@ -97,7 +97,7 @@ async def test_a_pods_page_tells_its_story_and_follows_it(window, shown_cluster)
     put_lane(shown_cluster, "shop/db-0", step(0, "created"), step(1.5, "decided"), step(3, "bound", "bound to a", "a"))
     await expect(page.locator(".story-step")).to_have_count(3)
     await expect(page.get_by_role("link", name="shop/data")).to_have_attribute("href", "#/map/claim/shop/data")
-    await page.get_by_role("link", name="Why there, or nowhere").click()
+    await page.get_by_role("link", name="Why this node, or none").click()
     await expect(page.get_by_role("heading", name="Why shop/db-0")).to_be_visible()
 
 

@@ -9,7 +9,7 @@ import {amounts} from "./amounts.js";
 
 const MOST = 20;
 const MOST_NODES = 3;
-const HEADS = ["Claim", "Kind", "Pools", "Takes", "Fit", "Held", "Slots"];
+const HEADS = ["Claim", "Kind", "Pools", "Needs", "Verdict", "Reserved", "Slots"];
 
 /** The section, or null for a pod without claims. */
 export function offersSection(told, onChoose) {
@@ -57,7 +57,7 @@ function grouped(volumes) {
 function cellsOf(claim) {
   const pools = claim.pools ?? [];
   const limit = claim.maximumVolumeSize ? `volumes up to ${claim.maximumVolumeSize}` : "";
-  const taken = claim.takes ? `${claim.size} of ${pools[claim.takes.pool]}` : claim.miss && claim.size ? `needs ${claim.size}` : claim.size ?? "";
+  const taken = claim.takes ? `${claim.size} of ${pools[claim.takes.pool]}` : claim.size ?? "";
   const held = claim.reservedBy
     ? ["by ", link("pod", claim.reservedBy.pod) ?? "somebody", ` since ${clockTime(claim.reservedBy.since)}`]
     : (claim.promised ?? []).map((each, number) => [number ? ", " : "", `${each.size} promised to `, each.pod ? link("pod", each.pod) : named(each.claim)]);

@@ -11,7 +11,7 @@ const LINKS = {
   nodes: key => [["On the map", hrefs.node(key)], ["Preview a drain", hrefs.drain(key)]],
   claims: key => [["On the map", hrefs.claim(key)]],
   volumes: (key, row) => (row ? [["On the map", hrefs.claim(row.claim || key)]] : []),
-  pods: key => [["Its story", hrefs.pod(key)], ["Why there, or nowhere", hrefs.explanation(key)]],
+  pods: key => [["Its story", hrefs.pod(key)], ["Why this node, or none", hrefs.explanation(key)]],
 };
 
 /** A panel over the table; `onClose` is called when it is closed by the reader. */

@@ -19,7 +19,7 @@ export const isListed = () => false;
 export function open(main, {state}, namespace, name) {
   const key = `${namespace}/${name}`;
   const badges = el("span", {class: "pod-badges"});
-  const why = el("a", {href: hrefs.explanation(key), class: "button"}, "Why there, or nowhere");
+  const why = el("a", {href: hrefs.explanation(key), class: "button"}, "Why this node, or none");
   const moment = el("p", {class: "answer-moment"});
   const notes = notesList();
   const failure = errorBox();
@@ -146,6 +146,6 @@ function conditionsPart(conditions) {
       el("td", {class: "event-message"}, el("bdi", {}, [each.reason, each.message].filter(Boolean).join(": "))),
     ),
   );
-  const heads = ["Condition", "Holds", "Since", "Why"].map(head => el("th", {scope: "col"}, head));
+  const heads = ["Condition", "Status", "Since", "Why"].map(head => el("th", {scope: "col"}, head));
   return el("div", {class: "wide", tabindex: "0", role: "region", "aria-label": "Conditions"}, el("table", {class: "plain-table"}, el("thead", {}, el("tr", {}, heads)), el("tbody", {}, rows)));
 }
