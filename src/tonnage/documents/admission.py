@@ -315,11 +315,11 @@ def _mount_token(spec: Doc, generate_name: Callable[[str], str]) -> None:
                 container["volumeMounts"] = [*mounts, {"name": name, "readOnly": True, "mountPath": TOKEN_PATH}]
                 is_needed = True
     if is_needed and existing is None:
-        field = {"apiVersion": "v1", "fieldPath": "metadata.namespace"}
+        namespace = {"apiVersion": "v1", "fieldPath": "metadata.namespace"}
         sources = [
             {"serviceAccountToken": {"expirationSeconds": _TOKEN_S, "path": "token"}},
             {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
-            {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": field}]}},
+            {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": namespace}]}},
         ]
         spec["volumes"] = [*volumes, {"name": name, "projected": {"sources": sources, "defaultMode": 0o644}}]
 
