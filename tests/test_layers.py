@@ -57,7 +57,7 @@ INNER_ROWS: dict[str, Rows] = {
         ("transport",),
         ("calls", "delegated_access", "program_pages"),
         ("http",),
-        ("clients", "informer", "leader"),
+        ("informer", "leader"),
         ("informers", "metrics"),
         ("workqueue",),
         ("reconciler", "recorder"),

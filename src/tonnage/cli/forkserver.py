@@ -17,7 +17,7 @@ PROGRAMS: Final = {
     "apiserver": ("apiserver.server", "apiserver.stored_documents", "store.check"),
     "csi-driver": (
         *("driver.serving", "driver.lvm_nodes", "driver.rebuilding", "csi.client"),
-        *("client.clients", "client.metrics", "client.config.kubeconfig", "client.delegated_access.access", "health"),
+        *("client.http", "client.metrics", "client.config.kubeconfig", "client.delegated_access.access", "health"),
         *("serving.server_tls",),
     ),
     "node": ("node.program",),

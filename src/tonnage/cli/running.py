@@ -179,7 +179,7 @@ async def connected(
     burst: int = 0,
 ) -> AsyncIterator[RunningProgram]:
     """Yield a program with its clients while the block runs. `election` is None without leader election."""
-    from tonnage.client.clients import LEASE_TIMEOUT_S, Clients, lease_timeout_s
+    from tonnage.client.http import LEASE_TIMEOUT_S, Clients, lease_timeout_s
     from tonnage.client.leader import new_identity
     from tonnage.client.leadership import Leadership
     from tonnage.client.metrics import RestClientMetrics, show_leadership

@@ -9,8 +9,8 @@ from provisioner_stage import ProvisionerStage, short_folder, staged
 
 from support.eventually import eventually_async
 from tonnage.apiserver.server import ServerSettings, serve
-from tonnage.client.clients import Clients
 from tonnage.client.config import kubeconfig
+from tonnage.client.http import Clients
 from tonnage.client.leader import LeaderElector, LeaseLost
 from tonnage.client.leadership import Leadership
 from tonnage.client.program import Runtime

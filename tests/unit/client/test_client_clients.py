@@ -9,9 +9,8 @@ from contextlib import asynccontextmanager
 
 from client_wire import MemoryServer
 
-from tonnage.client.clients import Clients, lease_timeout_s
 from tonnage.client.config.connection import KubeconfigCluster, ServerConnection
-from tonnage.client.http import Client
+from tonnage.client.http import Client, Clients, lease_timeout_s
 from tonnage.client.leader import LeaderElector
 from tonnage.client.leadership import Leadership
 from tonnage.client.throttle import LONG_LINE_S, PATIENCE_S, SpareTokens, TokenBucket
