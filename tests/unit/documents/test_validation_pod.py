@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tonnage.clock import SystemClock
-from tonnage.documents.kinds import strategies
+from tonnage.documents.creation import strategies
 from tonnage.documents.kinds.pods.pod_defaults import default_pod
 from tonnage.documents.validation.internal_form import pod_spec_diff, pod_spec_unchanged
 from tonnage.gates import Gates
