@@ -1,7 +1,7 @@
 """Nodes like another: the Node, its CSINode and its capacity objects under a new name, with nothing on them.
 
 A capacity object that reaches the node alone is the node's own and copied; one for a zone is not, it reaches the new
-node by itself. What volumes on the node take now is free on its copy. `NodeReach` says which nodes selectors mean.
+node by itself. What volumes on the node take now is free on its copy.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ import msgspec
 
 from tonnage.objects.core_v1 import Node, PersistentVolume
 from tonnage.objects.meta import Object
-from tonnage.objects.requirements import NodeSelector
-from tonnage.objects.selectors import InvalidSelector, LabelSelector, Requirement
 from tonnage.objects.storage_v1 import (
     AVAILABLE_CAPACITIES,
     FREE_VOLUMES,
@@ -31,44 +29,6 @@ from tonnage.scheduling.volumes.demand import volume_bytes
 
 _NEW_POOL: Final = "one-more-pool"
 """The id of a pool that is added to objects whose pools have ids."""
-
-
-class NodeReach:
-    """Which of these nodes selectors mean. Nodes are found by their labels: nearly all selectors name values of one."""
-
-    def __init__(self, nodes: Iterable[Node]) -> None:
-        self._nodes = {each.name: each for each in nodes}
-        self._by_label: dict[tuple[str, str], set[str]] = {}
-        for name, node in self._nodes.items():
-            for label in node.metadata.labels.items():
-                self._by_label.setdefault(label, set()).add(name)
-
-    def selected(self, topology: LabelSelector | None) -> frozenset[str]:
-        """The nodes that a capacity object's topology selects; none without a topology, or by an invalid one."""
-        if topology is None:
-            return frozenset()
-        names = self._candidates(topology.requirements())
-        try:
-            return frozenset(name for name in names if topology.matches(self._nodes[name].metadata.labels))
-        except InvalidSelector:
-            return frozenset()
-
-    def admitted(self, required: NodeSelector | None) -> frozenset[str]:
-        """The nodes that a volume's affinity admits; all nodes without an affinity."""
-        if required is None:
-            return frozenset(self._nodes)
-        found: set[str] = set()
-        for term in required.node_selector_terms:
-            named = {value for each in term.match_fields if each.operator == "In" for value in each.values}
-            among = named & self._nodes.keys() if named else self._candidates(term.match_expressions)
-            found.update(name for name in among if term.matches(name, self._nodes[name].metadata.labels))
-        return frozenset(found)
-
-    def _candidates(self, requirements: Iterable[Requirement]) -> Iterable[str]:
-        """A superset of the nodes that meet these requirements: those with a label of the narrowest requirement."""
-        asked = [requirement for requirement in requirements if requirement.operator == "In"]
-        with_label = (set().union(*(self._by_label.get((each.key, v), ()) for v in each.values)) for each in asked)
-        return min(with_label, key=len, default=self._nodes)
 
 
 def own_objects(node: Node, objects: Iterable[Object]) -> list[Object]:

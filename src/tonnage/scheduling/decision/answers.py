@@ -23,20 +23,9 @@ from typing import Any, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from tonnage.scheduling.cluster import columns
 from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.cluster.columns import (
-    SEARCH_ENDED,
-    Bits,
-    Ints,
-    Judgement,
-    Mask,
-    Rows,
-    count,
-    grown,
-    only_row,
-    reason_place,
-    with_reasons,
-)
+from tonnage.scheduling.cluster.columns import Bits, Ints, Judgement, Mask, Rows, count, grown, only_row
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.framework import Code, Cycle, FilterPlugin, ScorePlugin, Status
 
@@ -112,10 +101,10 @@ class FilterResults:
         if not known:
             self.reasons[position] = judgement.reasons
             return judgement.bits
-        merged = self.reasons[position] = with_reasons(known, judgement.reasons)
+        merged = self.reasons[position] = columns.with_reasons(known, judgement.reasons)
         bits = np.zeros_like(judgement.bits)
         for i, reason in enumerate(judgement.reasons):
-            bits |= ((judgement.bits >> i) & 1) << reason_place(merged, reason)
+            bits |= ((judgement.bits >> i) & 1) << columns.reason_place(merged, reason)
         return bits
 
 
@@ -194,8 +183,8 @@ class Diagnosis(FilterResults):
 
     def _rejecting_plugins(self) -> frozenset[str]:
         positions = self._positions()
-        may_have_ended = any(SEARCH_ENDED in self.reasons[p] for p in positions if p < NARROWED)
-        if may_have_ended and SEARCH_ENDED in self.counts():
+        may_have_ended = any(columns.SEARCH_ENDED in self.reasons[p] for p in positions if p < NARROWED)
+        if may_have_ended and columns.SEARCH_ENDED in self.counts():
             return frozenset()
         named = {self.plugins[p] for p in positions if p < NARROWED}
         return frozenset(named | ({*self.narrowed_by.split(", ")} if NARROWED in positions else set()))

@@ -19,13 +19,13 @@ import msgspec
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.core_v1.persistent_volume import SELECTED_NODE, VolumeNodeAffinity
 from tonnage.objects.meta import Key, Object
-from tonnage.objects.selectors import LabelSelector
+from tonnage.objects.requirements import NodeSelector, Requirement
+from tonnage.objects.selectors import InvalidSelector, LabelSelector
 from tonnage.objects.size_rules import rules_of, volume_size
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass, VolumeAttachment
 from tonnage.scheduling.volumes.capacity.pools import pool_policy_of, rebuilds_volumes
 from tonnage.scheduling.volumes.demand import driver_bytes, volume_bytes
 from tonnage.whatif.creation import renewed
-from tonnage.whatif.node_copies import NodeReach
 from tonnage.whatif.simulate.disks import (
     DEFAULT_PICK,
     PICK_POLICIES,
@@ -38,6 +38,44 @@ from tonnage.whatif.simulate.disks import (
     made_volume,
 )
 from tonnage.whatif.simulate.world_state import WorldState
+
+
+class NodeReach:
+    """Which of these nodes selectors mean. Nodes are found by their labels: nearly all selectors name values of one."""
+
+    def __init__(self, nodes: Iterable[Node]) -> None:
+        self._nodes = {each.name: each for each in nodes}
+        self._by_label: dict[tuple[str, str], set[str]] = {}
+        for name, node in self._nodes.items():
+            for label in node.metadata.labels.items():
+                self._by_label.setdefault(label, set()).add(name)
+
+    def selected(self, topology: LabelSelector | None) -> frozenset[str]:
+        """The nodes that a capacity object's topology selects; none without a topology, or by an invalid one."""
+        if topology is None:
+            return frozenset()
+        names = self._candidates(topology.requirements())
+        try:
+            return frozenset(name for name in names if topology.matches(self._nodes[name].metadata.labels))
+        except InvalidSelector:
+            return frozenset()
+
+    def admitted(self, required: NodeSelector | None) -> frozenset[str]:
+        """The nodes that a volume's affinity admits; all nodes without an affinity."""
+        if required is None:
+            return frozenset(self._nodes)
+        found: set[str] = set()
+        for term in required.node_selector_terms:
+            named = {value for each in term.match_fields if each.operator == "In" for value in each.values}
+            among = named & self._nodes.keys() if named else self._candidates(term.match_expressions)
+            found.update(name for name in among if term.matches(name, self._nodes[name].metadata.labels))
+        return frozenset(found)
+
+    def _candidates(self, requirements: Iterable[Requirement]) -> Iterable[str]:
+        """A superset of the nodes that meet these requirements: those with a label of the narrowest requirement."""
+        asked = [requirement for requirement in requirements if requirement.operator == "In"]
+        with_label = (set().union(*(self._by_label.get((each.key, v), ()) for v in each.values)) for each in asked)
+        return min(with_label, key=len, default=self._nodes)
 
 
 @dataclass(slots=True)

@@ -44,7 +44,7 @@ from tonnage.scheduling.volumes.explain.shared_account import SharedAccount
 from tonnage.scheduling.volumes.packing.claim_orders import bad_order, safe_order
 from tonnage.scheduling.volumes.packing.pool_fits import UNBOUNDED, UNLIMITED, Sizes, descending, place_one
 from tonnage.scheduling.volumes.packing.pool_grades import Grade, grade_one
-from tonnage.scheduling.volumes.packing.pool_policies import PackedClaim, PoolPolicy, placed_by
+from tonnage.scheduling.volumes.packing.pool_policies import ANY_POOL, PackedClaim, PoolPolicy, placed_by
 from tonnage.scheduling.volumes.reservations.holds import Hold
 from tonnage.scheduling.volumes.static_volumes import Match
 from tonnage.scheduling.volumes.volume_fit import NO_PROVISIONER, ProvisioningDemand, VolumeFit
@@ -212,7 +212,7 @@ class VolumeAccount:
         group, miss, pool_policy = self._group(class_name), None, objects.pool_policy
         grade = self._grade(room, sizes, promised, pool_policy)
         is_unsure = grade in (Grade.POSSIBLE.name.lower(), Grade.ORDERED.name.lower())
-        bad_order = _bad_order(room, sized, promised, pool_policy) if pool_policy.is_known and is_unsure else ()
+        bad_order = _bad_order(room, sized, promised, pool_policy) if pool_policy not in ANY_POOL and is_unsure else ()
         if is_refused:
             miss = room_miss(capacity, room, sizes, held, holds, search, pool_policy, bad_order)
             if group:
@@ -306,7 +306,7 @@ def _places(room: Room, sized: dict[Key, int], promised: Sizes, pool_policy: Poo
     if room.pools and room.pools[0] >= UNBOUNDED:
         return dict.fromkeys(sized, 0)
     claims = sorted(sized, key=lambda key: -sized[key])
-    if pool_policy.is_known:
+    if pool_policy not in ANY_POOL:
         by_driver = _as_the_driver_does(room.pools, (*promised, *(sized[key] for key in claims)), pool_policy)
         if by_driver is not None:
             return dict(zip(claims, by_driver[len(promised) :], strict=True))

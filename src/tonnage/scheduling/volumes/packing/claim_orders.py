@@ -38,6 +38,7 @@ from tonnage.scheduling.volumes.packing.pool_fits import (
     without,
 )
 from tonnage.scheduling.volumes.packing.pool_policies import (
+    ANY_POOL,
     MOST_POOLS_IN_ORDER,
     DriverSearch,
     PackedClaim,
@@ -164,7 +165,7 @@ def next_claim(pools: Sequence[int], sizes: Sizes, policy: PoolPolicy, search: S
 
 
 def _found(pools: Sizes, sizes: Sizes, promised: Sizes, policy: PoolPolicy, search: SearchBudget) -> Sizes | None:
-    if not policy.is_known or _has_too_many_orders(pools, policy):
+    if policy in ANY_POOL or _has_too_many_orders(pools, policy):
         policy = PoolPolicy.UNKNOWN
     elif not promised and policy is not PoolPolicy.FIRST_FIT:
         return _order_of_packing(pools, sizes, policy, search)

@@ -41,7 +41,7 @@ from tonnage.scheduling.volumes.packing.pool_fits import (
     needing_room,
     without,
 )
-from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
+from tonnage.scheduling.volumes.packing.pool_policies import ANY_POOL, PoolPolicy
 
 MOST_WAYS = 60
 """At most this many ways to shut out one claim are compared for all objects at once (five different claims have 52)."""
@@ -298,7 +298,7 @@ def left_by_promises(
     key = tuple(pools)
     if not key or key[0] > MOST_BYTES:
         return None
-    if policy.is_known:
+    if policy not in ANY_POOL:
         played = claim_orders.outcomes(key, promised, policy, search)
         if played is not None:
             return Left(np.array(sorted(played), dtype=np.int64).reshape(len(played), len(key)), is_exact=True)

@@ -36,14 +36,13 @@ class PoolPolicy(StrEnum):
     UNKNOWN = "unknown"
 
     @property
-    def is_known(self) -> bool:
-        """True if it says more than that the pool has room."""
-        return self not in (PoolPolicy.RANDOM, PoolPolicy.UNKNOWN)
-
-    @property
     def is_better_in_every_order(self) -> bool:
         """True if the policy can be sure where a random driver may fail. Most-free cannot."""
         return self in (PoolPolicy.BEST_FIT, PoolPolicy.FIRST_FIT)
+
+
+ANY_POOL: Final = (PoolPolicy.RANDOM, PoolPolicy.UNKNOWN)
+"""The policies that say no more than that the pool has room."""
 
 
 class PackedClaim(NamedTuple):
@@ -230,7 +229,7 @@ class DriverSearch:
     ) -> Pieces | None:
         if not states or not pieces:  # all that may still come finds room
             return pieces
-        has_one_order = self._is_of_one and not self._reaches[0].policy.is_known
+        has_one_order = self._is_of_one and self._reaches[0].policy in ANY_POOL
         for piece in pieces[:1] if has_one_order else dict.fromkeys(pieces):
             rest = without_piece(pieces, piece)
             settled = self._placed(states, piece, rest)
