@@ -19,15 +19,9 @@ from tonnage import logs
 from tonnage.client.cache import Cache
 from tonnage.client.discovered_kinds import DiscoveredKinds, metadata_class, wait_for_served_resources
 from tonnage.clock import within
+from tonnage.controllers import dependency_graph
 from tonnage.controllers.controller_context import ControllerContext, QueueController
-from tonnage.controllers.dependency_graph import (
-    FOREGROUND,
-    ORPHAN,
-    DependencyGraph,
-    Item,
-    OwnerState,
-    propagation_of,
-)
+from tonnage.controllers.dependency_graph import Item, OwnerState
 from tonnage.errors import NotFound, TonnageError
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1.persistent_volume import ObjectReference
@@ -51,7 +45,7 @@ class GarbageCollector(QueueController):
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self.graph = DependencyGraph()
+        self.graph = dependency_graph.DependencyGraph()
         self._reconciler = self._add_queue("garbage-collector", self.reconcile, workers=8)
         self.queue = self._reconciler.queue
         """The uids of the objects to process."""
@@ -167,9 +161,9 @@ class GarbageCollector(QueueController):
         finalizers = metadata.get("finalizers", ())
         if "deletionTimestamp" not in metadata:
             return await self._attempt_to_delete(item, metadata)
-        if ORPHAN in finalizers:
+        if dependency_graph.ORPHAN in finalizers:
             await self._orphan_dependents(item, metadata)
-        elif FOREGROUND in finalizers:
+        elif dependency_graph.FOREGROUND in finalizers:
             await self._process_deleting_dependents(item, metadata)
         return None
 
@@ -195,7 +189,9 @@ class GarbageCollector(QueueController):
         dependents = self.graph.dependents(item.uid)
         states = {state for _, state in owners}
         finalizers = metadata.get("finalizers", ())
-        if propagation := propagation_of(states, finalizers=finalizers, has_dependents=bool(dependents)):
+        if propagation := dependency_graph.propagation_of(
+            states, finalizers=finalizers, has_dependents=bool(dependents)
+        ):
             is_cycle = OwnerState.WAITING in states and any(each.deletes_dependents for each in dependents)
             await self._delete(item, metadata, propagation, is_cycle=is_cycle)
         elif drop := {reference.uid for reference, state in owners if state is not OwnerState.SOLID}:
@@ -234,7 +230,7 @@ class GarbageCollector(QueueController):
         if metadata["uid"] != reference.uid:
             self._remember_absent(coordinates)
             return OwnerState.DANGLING
-        waits = "deletionTimestamp" in metadata and FOREGROUND in metadata.get("finalizers", ())
+        waits = "deletionTimestamp" in metadata and dependency_graph.FOREGROUND in metadata.get("finalizers", ())
         return OwnerState.WAITING if waits else OwnerState.SOLID
 
     # -- acts ---------------------------------------------------------------------------------------------------------
@@ -269,12 +265,12 @@ class GarbageCollector(QueueController):
             found = await self._read_metadata(dependent)
             if found is not None:
                 await self._drop_owners(dependent, found, {item.uid})
-        await self._remove_finalizer(item, metadata, ORPHAN)
+        await self._remove_finalizer(item, metadata, dependency_graph.ORPHAN)
 
     async def _process_deleting_dependents(self, item: Item, metadata: Doc) -> None:
         blocking = self.graph.blocking(item.uid)
         if not blocking:
-            await self._remove_finalizer(item, metadata, FOREGROUND)
+            await self._remove_finalizer(item, metadata, dependency_graph.FOREGROUND)
         self._enqueue({each.uid for each in blocking if not each.deletes_dependents})
 
     async def _remove_finalizer(self, item: Item, metadata: Doc, finalizer: str) -> None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from tonnage import logs
+from tonnage import errors, logs
 from tonnage.client.cache import Indexer
 from tonnage.client.discovered_kinds import (
     discovered_resources,
@@ -31,15 +31,6 @@ from tonnage.client.recorder import truncated
 from tonnage.clock import StampAges, parse_rfc3339, rfc3339
 from tonnage.controllers.controller_context import ControllerContext, QueueController, namespace_of
 from tonnage.documents.kinds.resource_quota import is_counted, is_same_status, names_for, recounted
-from tonnage.errors import (
-    AlreadyExists,
-    ApiError,
-    Invalid,
-    MethodNotAllowed,
-    NotFound,
-    RequestEntityTooLarge,
-    TonnageError,
-)
 from tonnage.objects.codec import resource_of, to_doc
 from tonnage.objects.core_v1 import ConfigMap, Namespace, PersistentVolumeClaim, Pod, ResourceQuota, ServiceAccount
 from tonnage.objects.document import Doc, encode, same
@@ -127,9 +118,9 @@ class NamespaceObjectController(QueueController):
     async def _create(self, namespace: str, wanted: Doc) -> None:
         try:
             await self._client.create_doc(wanted)
-        except (AlreadyExists, NotFound):
+        except (errors.AlreadyExists, errors.NotFound):
             return  # the cache is behind: the object is there, or the namespace is gone
-        except ApiError as exc:
+        except errors.ApiError as exc:
             if any(cause.reason == "NamespaceTerminating" for cause in exc.causes):
                 return
             raise
@@ -200,7 +191,7 @@ class ResourceQuotaController(QueueController):
             return
         try:
             await self._client.update_doc({**quota, "status": status}, subresource="status")
-        except NotFound:
+        except errors.NotFound:
             return
         _quotas_log.debug("Counted", quota=f"{quota['metadata']['namespace']}/{quota['metadata']['name']}")
 
@@ -309,7 +300,7 @@ class NamespaceController(QueueController):
         """Delete everything in a Terminating namespace; finalize the namespace when nothing is left."""
         try:
             doc = await self._client.get_doc(Namespace, key)
-        except NotFound:
+        except errors.NotFound:
             return None
         if "deletionTimestamp" not in doc["metadata"] or _FINALIZER not in doc.get("spec", {}).get("finalizers", ()):
             return None
@@ -321,7 +312,7 @@ class NamespaceController(QueueController):
             return None
         if remains.failures or remains.discovery_failure:
             failures = remains.discovery_failure or ", ".join(remains.failures)
-            raise TonnageError(f'the namespace "{key}" could not be emptied: {failures}')
+            raise errors.TonnageError(f'the namespace "{key}" could not be emptied: {failures}')
         return estimate_s // 2 + 1
 
     async def _empty(self, doc: Doc) -> tuple[Remains, int]:
@@ -336,7 +327,7 @@ class NamespaceController(QueueController):
             return remains, estimate_s
         try:
             served = (*await served_resources(self._client), *await discovered_resources(self._client))
-        except ApiError as exc:
+        except errors.ApiError as exc:
             remains.discovery_failure = exc.message
             return remains, estimate_s
         for resource in served:
@@ -351,13 +342,13 @@ class NamespaceController(QueueController):
         try:
             try:
                 await self._client.raw("DELETE", path, _BACKGROUND)
-            except MethodNotAllowed:
+            except errors.MethodNotAllowed:
                 for each in (await self._client.list(head, namespace=name)).items:
                     await self._client.delete(resource, each.key, uid=each.uid, propagation="Background")
             left = (await self._client.list(head, namespace=name)).items
-        except NotFound:
+        except errors.NotFound:
             return 0  # the kind itself is gone, with all its objects
-        except ApiError as exc:
+        except errors.ApiError as exc:
             remains.failures.append(f"{resource.qualified}: {exc.message}")
             return 0
         remains.add(resource, (each.metadata.finalizers for each in left))
@@ -376,7 +367,7 @@ class NamespaceController(QueueController):
             return await self._client.patch_doc(
                 Namespace, metadata["name"], {"metadata": same, "status": wanted}, subresource="status"
             )
-        except (RequestEntityTooLarge, Invalid) as exc:  # it has no room for them, and goes all the same
+        except (errors.RequestEntityTooLarge, errors.Invalid) as exc:  # it has no room for them, and goes all the same
             _namespaces_log.warning(
                 "A namespace's conditions cannot be written", namespace=metadata["name"], error=exc.message
             )
@@ -387,5 +378,5 @@ class NamespaceController(QueueController):
         doc = {**doc, "apiVersion": "v1", "kind": "Namespace", "spec": {**doc["spec"], "finalizers": kept}}
         try:
             await self._client.update_doc(doc, subresource="finalize")
-        except NotFound:
+        except errors.NotFound:
             return

@@ -20,29 +20,11 @@ from tonnage.backoff import Backoff
 from tonnage.client.informers import InformerScope
 from tonnage.client.metrics import WorkQueueMetrics
 from tonnage.client.program import Program, Runtime
-from tonnage.controllers import PROGRAM
+from tonnage.controllers import PROGRAM, garbage_collector, namespaces
 from tonnage.controllers.controller_context import AttacherHere, ControllerContext, ControllerManagerConfiguration
-from tonnage.controllers.garbage_collector import GarbageCollector
-from tonnage.controllers.namespaces import (
-    NamespaceController,
-    ResourceQuotaController,
-    RootCACertificatePublisher,
-    ServiceAccountController,
-)
-from tonnage.controllers.nodes.node_lifecycle import NodeLifecycleController
-from tonnage.controllers.nodes.pod_deletion import PodGCController, TaintEvictionController
-from tonnage.controllers.volumes.attach_detach import AttachDetachController
-from tonnage.controllers.volumes.attacher import Attacher
-from tonnage.controllers.volumes.persistent_volume_binder import PersistentVolumeBinder
-from tonnage.controllers.volumes.protection import (
-    AttributesClassProtection,
-    EphemeralVolumeController,
-    ProtectionController,
-)
-from tonnage.controllers.workloads.deployments import DeploymentController, ReplicaSetController, ReplicationManager
-from tonnage.controllers.workloads.disruption import DisruptionController
-from tonnage.controllers.workloads.jobs import CronJobController, JobController, TTLAfterFinishedController
-from tonnage.controllers.workloads.revisioned_sets import DaemonSetController, StatefulSetController
+from tonnage.controllers.nodes import node_lifecycle, pod_deletion
+from tonnage.controllers.volumes import attach_detach, attacher, persistent_volume_binder, protection
+from tonnage.controllers.workloads import deployments, disruption, jobs, revisioned_sets
 from tonnage.errors import TonnageError, closest
 
 
@@ -65,12 +47,12 @@ class ControllerGroup:
 
 def _attachers(context: ControllerContext) -> Controller:
     """One attacher per driver; an empty group without drivers."""
-    return ControllerGroup([Attacher(context, driver=driver) for driver in context.configuration.drivers])
+    return ControllerGroup([attacher.Attacher(context, driver=driver) for driver in context.configuration.drivers])
 
 
 def _root_ca_publisher(context: ControllerContext) -> Controller:
     """An empty group if the cluster has no certificate authority of its own."""
-    return RootCACertificatePublisher(context) if context.configuration.root_ca_pem else ControllerGroup(())
+    return namespaces.RootCACertificatePublisher(context) if context.configuration.root_ca_pem else ControllerGroup(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,50 +68,57 @@ class ControllerDescriptor:
 CONTROLLERS: Final[tuple[ControllerDescriptor, ...]] = (
     ControllerDescriptor(
         "persistentvolume-binder-controller",
-        PersistentVolumeBinder,
+        persistent_volume_binder.PersistentVolumeBinder,
         ("persistentvolume-binder",),
         "persistentvolume-controller",
     ),
     ControllerDescriptor(
         "persistentvolumeclaim-protection-controller",
-        ProtectionController,
+        protection.ProtectionController,
         ("pvc-protection", "persistentvolume-protection-controller", "pv-protection"),
     ),
-    ControllerDescriptor("volumeattributesclass-protection-controller", AttributesClassProtection),
+    ControllerDescriptor("volumeattributesclass-protection-controller", protection.AttributesClassProtection),
     ControllerDescriptor(
-        "ephemeral-volume-controller", EphemeralVolumeController, ("ephemeral-volume",), "ephemeral_volume"
+        "ephemeral-volume-controller", protection.EphemeralVolumeController, ("ephemeral-volume",), "ephemeral_volume"
     ),
     ControllerDescriptor(
         "persistentvolume-attach-detach-controller",
-        AttachDetachController,
+        attach_detach.AttachDetachController,
         ("attachdetach",),
         "attachdetach-controller",
     ),
     ControllerDescriptor("csi-attacher", _attachers),
-    ControllerDescriptor("statefulset-controller", StatefulSetController, ("statefulset",)),
-    ControllerDescriptor("replicaset-controller", ReplicaSetController, ("replicaset",)),
+    ControllerDescriptor("statefulset-controller", revisioned_sets.StatefulSetController, ("statefulset",)),
+    ControllerDescriptor("replicaset-controller", deployments.ReplicaSetController, ("replicaset",)),
     ControllerDescriptor(
-        "replicationcontroller-controller", ReplicationManager, ("replicationcontroller",), "replication-controller"
+        "replicationcontroller-controller",
+        deployments.ReplicationManager,
+        ("replicationcontroller",),
+        "replication-controller",
     ),
-    ControllerDescriptor("daemonset-controller", DaemonSetController, ("daemonset",)),
-    ControllerDescriptor("deployment-controller", DeploymentController, ("deployment",)),
-    ControllerDescriptor("job-controller", JobController, ("job",)),
-    ControllerDescriptor("cronjob-controller", CronJobController, ("cronjob",)),
-    ControllerDescriptor("ttl-after-finished-controller", TTLAfterFinishedController, ("ttl-after-finished",)),
-    ControllerDescriptor("disruption-controller", DisruptionController, ("disruption",), "controllermanager"),
-    ControllerDescriptor("garbage-collector-controller", GarbageCollector, ("garbagecollector",)),
-    ControllerDescriptor("namespace-controller", NamespaceController, ("namespace",)),
-    ControllerDescriptor("resourcequota-controller", ResourceQuotaController, ("resourcequota",)),
-    ControllerDescriptor("serviceaccount-controller", ServiceAccountController, ("serviceaccount",)),
+    ControllerDescriptor("daemonset-controller", revisioned_sets.DaemonSetController, ("daemonset",)),
+    ControllerDescriptor("deployment-controller", deployments.DeploymentController, ("deployment",)),
+    ControllerDescriptor("job-controller", jobs.JobController, ("job",)),
+    ControllerDescriptor("cronjob-controller", jobs.CronJobController, ("cronjob",)),
+    ControllerDescriptor("ttl-after-finished-controller", jobs.TTLAfterFinishedController, ("ttl-after-finished",)),
+    ControllerDescriptor(
+        "disruption-controller", disruption.DisruptionController, ("disruption",), "controllermanager"
+    ),
+    ControllerDescriptor("garbage-collector-controller", garbage_collector.GarbageCollector, ("garbagecollector",)),
+    ControllerDescriptor("namespace-controller", namespaces.NamespaceController, ("namespace",)),
+    ControllerDescriptor("resourcequota-controller", namespaces.ResourceQuotaController, ("resourcequota",)),
+    ControllerDescriptor("serviceaccount-controller", namespaces.ServiceAccountController, ("serviceaccount",)),
     ControllerDescriptor(
         "root-ca-certificate-publisher-controller",
         _root_ca_publisher,
         ("root-ca-cert-publisher",),
         "root-ca-cert-publisher",
     ),
-    ControllerDescriptor("node-lifecycle-controller", NodeLifecycleController, ("nodelifecycle",), "node-controller"),
-    ControllerDescriptor("taint-eviction-controller", TaintEvictionController),
-    ControllerDescriptor("pod-garbage-collector-controller", PodGCController, ("podgc",)),
+    ControllerDescriptor(
+        "node-lifecycle-controller", node_lifecycle.NodeLifecycleController, ("nodelifecycle",), "node-controller"
+    ),
+    ControllerDescriptor("taint-eviction-controller", pod_deletion.TaintEvictionController),
+    ControllerDescriptor("pod-garbage-collector-controller", pod_deletion.PodGCController, ("podgc",)),
 )
 
 

@@ -19,16 +19,8 @@ from tonnage.driver.driver import Driver
 from tonnage.driver.messages import required
 from tonnage.driver.state import contents
 from tonnage.driver.state.records import Publication, Target, VolumeOrigin, VolumeRecord
+from tonnage.driver.volumes import parameters
 from tonnage.driver.volumes.create_delete import VolumeRequest
-from tonnage.driver.volumes.parameters import (
-    BLOCK_BYTES,
-    driver_parameters,
-    in_words,
-    nodes_within,
-    read_mutable_parameters,
-    read_parameters,
-    topology_of,
-)
 from tonnage.driver.volumes.publish import require_access
 
 _MOST_BYTES: Final = (1 << 63) - 1
@@ -62,7 +54,7 @@ class ControllerService(rpc.ControllerServicer):
     async def CreateVolume(self, request: csi.CreateVolumeRequest, context: object) -> csi.CreateVolumeResponse:
         required(request.name, "name")
         required(request.volume_capabilities, "volume_capabilities")
-        mutable = read_mutable_parameters(request.mutable_parameters)
+        mutable = parameters.read_mutable_parameters(request.mutable_parameters)
         record = await self._driver.volumes.create(
             VolumeRequest(
                 name=request.name,
@@ -98,7 +90,7 @@ class ControllerService(rpc.ControllerServicer):
         self, request: csi.ControllerModifyVolumeRequest, context: object
     ) -> csi.ControllerModifyVolumeResponse:
         volume_id = required(request.volume_id, "volume_id")
-        await self._driver.volumes.modify(volume_id, read_mutable_parameters(request.mutable_parameters))
+        await self._driver.volumes.modify(volume_id, parameters.read_mutable_parameters(request.mutable_parameters))
         return csi.ControllerModifyVolumeResponse()
 
     async def ValidateVolumeCapabilities(
@@ -111,7 +103,7 @@ class ControllerService(rpc.ControllerServicer):
             require_access(record, messages.common_access_type(request.volume_capabilities))
         except StatusError as exc:
             return csi.ValidateVolumeCapabilitiesResponse(message=exc.message)
-        if request.parameters and driver_parameters(request.parameters) != record.parameters:
+        if request.parameters and parameters.driver_parameters(request.parameters) != record.parameters:
             return csi.ValidateVolumeCapabilitiesResponse(message="the volume was created with other parameters")
         if request.volume_context:
             return csi.ValidateVolumeCapabilitiesResponse(message="volumes of this driver have no volume_context")
@@ -216,17 +208,17 @@ class ControllerService(rpc.ControllerServicer):
 
     async def GetCapacity(self, request: csi.GetCapacityRequest, context: Any) -> csi.GetCapacityResponse:
         """Free bytes, in whole blocks, of the pools where such a volume could go, and beside them their ids."""
-        parameters = read_parameters(request.parameters)
+        asked = parameters.read_parameters(request.parameters)
         try:
             for capability in request.volume_capabilities:
                 messages.read_capability(capability)
         except StatusError:  # no such volume can be created, however much is free
             return csi.GetCapacityResponse()
         by_id = {
-            f"{node}/{number}": free // BLOCK_BYTES * BLOCK_BYTES
-            for node in nodes_within(request.accessible_topology, self._nodes)
+            f"{node}/{number}": free // parameters.BLOCK_BYTES * parameters.BLOCK_BYTES
+            for node in parameters.nodes_within(request.accessible_topology, self._nodes)
             for number, free in enumerate(self._driver.core.faults.reported_bytes(node))
-            if parameters.pools is None or number in parameters.pools
+            if asked.pools is None or number in asked.pools
         }
         free_bytes = list(by_id.values())
         one_number = self._driver.core.settings.one_number
@@ -282,7 +274,7 @@ class NodeService(rpc.NodeServicer):
         return csi.NodeGetInfoResponse(
             node_id=self._node,
             max_volumes_per_node=self._driver.core.faults.max_volumes(self._node, limit),
-            accessible_topology=topology_of(self._node),
+            accessible_topology=parameters.topology_of(self._node),
         )
 
     async def NodeStageVolume(
@@ -357,7 +349,7 @@ class NodeService(rpc.NodeServicer):
         record = self._driver.uses.require_at(self._node, request.volume_id, path)
         if request.HasField("volume_capability"):
             require_access(record, messages.read_capability(request.volume_capability).access_type)
-        wanted_bytes = request.capacity_range.required_bytes
+        wanted_bytes, in_words = request.capacity_range.required_bytes, parameters.in_words
         if wanted_bytes > record.capacity_bytes:
             raise out_of_range(
                 f"volume {record.volume_id} has {in_words(record.capacity_bytes)}, not {in_words(wanted_bytes)}: "

@@ -158,19 +158,17 @@ class ProvisionerPart:
         self._classes = context.caches.classes
         self._nodes = context.caches.nodes
 
+    async def _read_secret(self, reference: SecretReference | None) -> dict[str, str]:
+        """A Secret's values for the driver; empty without a reference. Raises SecretUnavailable."""
+        if reference is None or not reference.name:
+            return {}
+        try:
+            return secret_values(await self._client.get(Secret, f"{reference.namespace}/{reference.name}"))
+        except (ApiError, UndecodableSecret) as exc:
+            raise SecretUnavailable(reference, exc.message) from exc
+
 
 class SecretUnavailable(TonnageError):
     def __init__(self, reference: SecretReference, why: str) -> None:
         self.reference = reference
         super().__init__(f"error getting secret {reference.name} in namespace {reference.namespace}: {why}")
-
-
-async def read_secret(client: Client, reference: SecretReference | None) -> dict[str, str]:
-    """A Secret's values for the driver; empty without a reference. Raises SecretUnavailable."""
-    if reference is None or not reference.name:
-        return {}
-    try:
-        secret = await client.get(Secret, f"{reference.namespace}/{reference.name}")
-        return secret_values(secret)
-    except (ApiError, UndecodableSecret) as exc:
-        raise SecretUnavailable(reference, exc.message) from exc

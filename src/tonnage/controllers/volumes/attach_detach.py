@@ -22,14 +22,8 @@ from tonnage.backoff import jittered
 from tonnage.behaviour.volumes import attach_detach_plan
 from tonnage.client.cache import Indexer, MutationCache
 from tonnage.client.recorder import reference_to
-from tonnage.controllers.controller_context import (
-    ControllerContext,
-    DeduplicatingRecorder,
-    QueueController,
-    node_of_attachment,
-    node_of_pod,
-    volume_of_attachment,
-)
+from tonnage.controllers import controller_context
+from tonnage.controllers.controller_context import ControllerContext, QueueController, volume_of_attachment
 from tonnage.errors import AlreadyExists, NotFound
 from tonnage.objects import storage_v1
 from tonnage.objects.core_v1 import Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod
@@ -48,7 +42,7 @@ class VolumesAttachedUpdater(QueueController):
         self._volumes = context.informers.of(PersistentVolume)
         nodes, attachments = context.informers.of(Node), context.informers.of(VolumeAttachment)
         self._written = MutationCache(nodes, clock=context.clock)
-        self.on_node = Indexer(attachments, node_of_attachment)
+        self.on_node = Indexer(attachments, controller_context.node_of_attachment)
         self._removed: set[str] = set()
         """Uids of attachments about to be deleted."""
         self._queue = self._add_queue("attached-reports", self.reconcile)
@@ -163,7 +157,7 @@ class AttachDetachController(QueueController):
         informers = context.informers
         self._sync_period_s = context.configuration.attach_detach_reconcile_sync_period_s
         self._max_wait_s = max_wait_for_unmount_s
-        self._deduplicated = DeduplicatingRecorder(context.recorder, context.clock)
+        self._deduplicated = controller_context.DeduplicatingRecorder(context.recorder, context.clock)
         self._unattached: set[str] = set()
         """Names of attachments that are about to be created, or were seen before they were attached."""
         self._failures: dict[str, tuple[storage_v1.VolumeError, ObjectReference]] = {}
@@ -186,7 +180,7 @@ class AttachDetachController(QueueController):
         pods, self._claims = informers.of(Pod), informers.of(PersistentVolumeClaim)
         self._drivers = informers.of(CSIDriver)
         self._pods_of = Indexer(pods, Pod.claim_keys)
-        self._pods_on = Indexer(pods, node_of_pod)
+        self._pods_on = Indexer(pods, controller_context.node_of_pod)
         self._queue.follow(self._claims, lambda claim: (claim.spec.volume_name,) if claim.spec.volume_name else ())
         self._queue.follow(pods, self._needed_by)
         self._queue.follow(self._drivers, self._volumes_of_driver)

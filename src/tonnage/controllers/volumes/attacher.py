@@ -21,13 +21,8 @@ from tonnage.backoff import Backoff
 from tonnage.client.cache import Cache, Indexer, MutationCache, add_finalizer, remove_finalizer
 from tonnage.client.recorder import truncated
 from tonnage.clock import rfc3339
-from tonnage.controllers.controller_context import (
-    AttacherHere,
-    ControllerContext,
-    QueueController,
-    node_of_attachment,
-    volume_of_attachment,
-)
+from tonnage.controllers import controller_context
+from tonnage.controllers.controller_context import ControllerContext, QueueController, volume_of_attachment
 from tonnage.csi import conversion, driver_capabilities
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.client import CsiClient
@@ -208,7 +203,7 @@ class Attacher(QueueController):
         )
         self._volume_queue.follow(self._volumes)
         self._volumes.add_handlers(on_delete=self._volume_deleted)
-        self._on_node = Indexer(self._attachments, node_of_attachment)
+        self._on_node = Indexer(self._attachments, controller_context.node_of_attachment)
         self._csi_nodes.add_handlers(on_update=self._csi_node_updated)
 
     async def run(self) -> None:
@@ -218,7 +213,7 @@ class Attacher(QueueController):
         name, can = self._driver_info.name, self._driver_info.controller
         _log.info("Driver found", driver=name, attaches=can.publish_unpublish_volume)
         if can.publish_unpublish_volume:
-            self._attachers_here[name] = AttacherHere(self.volume_finalizer, self.finalizers)
+            self._attachers_here[name] = controller_context.AttacherHere(self.volume_finalizer, self.finalizers)
         if can.list_volumes_published_nodes and self._reconcile_sync_s > 0:
             self._loops.append(self._resync)
         try:

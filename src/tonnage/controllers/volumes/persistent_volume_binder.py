@@ -23,12 +23,8 @@ from tonnage import logs
 from tonnage.backoff import jittered
 from tonnage.behaviour.volumes import binding_plan
 from tonnage.client.cache import Indexer, MutationCache
-from tonnage.controllers.controller_context import (
-    ControllerContext,
-    DeduplicatingRecorder,
-    QueueController,
-    claim_of_volume,
-)
+from tonnage.controllers import controller_context
+from tonnage.controllers.controller_context import ControllerContext, QueueController
 from tonnage.controllers.volumes.attach_detach import is_pod_terminated
 from tonnage.documents.kinds.storage.storage_kinds import default_class_for
 from tonnage.errors import TonnageError
@@ -62,13 +58,13 @@ _log = logs.logger("tonnage.claims")
 class PersistentVolumeBinder(QueueController):
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._deduplicated = DeduplicatingRecorder(context.recorder, context.clock)
+        self._deduplicated = controller_context.DeduplicatingRecorder(context.recorder, context.clock)
         self._attachers = context.attachers
         self._volumes = context.informers.of(PersistentVolume)
         self._claims = context.informers.of(PersistentVolumeClaim)
         self._newest_volumes = MutationCache(self._volumes, clock=context.clock)
         self._newest_claims = MutationCache(self._claims, clock=context.clock)
-        self._by_claim = Indexer(self._volumes, claim_of_volume)
+        self._by_claim = Indexer(self._volumes, controller_context.claim_of_volume)
         self._unbound = Indexer(self._volumes, lambda volume: () if volume.spec.claim_ref else (_UNBOUND,))
         self._being_bound: set[str] = set()
         """Names of volumes that are being bound right now; other claims do not choose them."""

@@ -20,11 +20,7 @@ from tonnage.behaviour.workloads.templates import claim_for
 from tonnage.client.cache import Indexer, add_finalizer, remove_finalizer
 from tonnage.client.http import Client
 from tonnage.client.reconciler import Reconciler
-from tonnage.controllers.controller_context import (
-    ControllerContext,
-    DeduplicatingRecorder,
-    QueueController,
-)
+from tonnage.controllers.controller_context import ControllerContext, DeduplicatingRecorder, QueueController
 from tonnage.errors import AlreadyExists, Conflict, NotFound, TonnageError
 from tonnage.objects.core_v1 import PV_PROTECTION, PVC_PROTECTION, PersistentVolume, PersistentVolumeClaim, Pod, Volume
 from tonnage.objects.document import Doc

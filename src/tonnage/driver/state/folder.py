@@ -27,14 +27,7 @@ from tonnage import logs
 from tonnage.driver.node_pools import PoolId
 from tonnage.driver.state import contents, records
 from tonnage.driver.state.contents import ForeignContents
-from tonnage.driver.state.records import (
-    Intent,
-    Intents,
-    SnapshotRecord,
-    StateFolderError,
-    VolumeRecord,
-    read_records,
-)
+from tonnage.driver.state.records import Intent, SnapshotRecord, StateFolderError, VolumeRecord
 from tonnage.private_files import NotOurs, open_lock, own_folder, require_own_folder, sync_folder, write_new
 
 _log = logs.logger("tonnage.driver.state.folder")
@@ -49,7 +42,7 @@ class StateFolder:
     def __init__(self, path: Path) -> None:
         """Lock the folder for this process; `prepare` creates the rest. Raises StateFolderError."""
         self.path = path.absolute()
-        self.intents = Intents(self.path)
+        self.intents = records.Intents(self.path)
         try:
             self._lock_fd = open_lock(own_folder(self.path) / ".lock")
         except OSError as exc:
@@ -337,10 +330,10 @@ def unknown_contents(state_dir: Path, *, in_use: bool) -> list[UnknownContents]:
     """
     found = list(_in_pools(state_dir))
     named: set[Path] = set()
-    for intent in Intents(state_dir).all() if in_use else ():
+    for intent in records.Intents(state_dir).all() if in_use else ():
         pool = state_dir / intent.node / f"pool-{intent.pool}"
         named |= {pool / intent.id, pool / intent.aside_name}
-    named |= {state_dir / record.node / f"pool-{record.pool}" / record.id for record in read_records(state_dir)}
+    named |= {state_dir / record.node / f"pool-{record.pool}" / record.id for record in records.read_records(state_dir)}
     return sorted(
         UnknownContents(path, place, measured_bytes(path))
         for path, place in found

@@ -11,23 +11,12 @@ from tonnage import logs
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import CsiError, error_text
 from tonnage.errors import NotFound, TonnageError
-from tonnage.objects.core_v1 import (
-    PROVISIONED_BY,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    SecretReference,
-)
+from tonnage.objects.core_v1 import PROVISIONED_BY, PersistentVolume, PersistentVolumeClaim, SecretReference
 from tonnage.objects.meta import Key, StampedMeta
-from tonnage.provisioner.context import ProvisionerContext, ProvisionerPart, SecretUnavailable, read_secret
+from tonnage.provisioner.context import ProvisionerContext, ProvisionerPart, SecretUnavailable
 from tonnage.provisioner.volumes import create_volume
 from tonnage.provisioner.volumes.claims import MIGRATED_TO
-from tonnage.provisioner.volumes.create_volume import (
-    FINALIZER,
-    InvalidParameters,
-    SecretKind,
-    missing_capability,
-    secret_reference,
-)
+from tonnage.provisioner.volumes.create_volume import FINALIZER
 from tonnage.provisioner.volumes.topology import is_accessible
 
 _log = logs.logger("tonnage.provisioner")
@@ -105,7 +94,7 @@ class DeletionController(ProvisionerPart):
 
     async def _delete(self, seen: PersistentVolume) -> None:
         """Raises CsiError or NotDeleted; the queue retries the server's errors."""
-        if lack := missing_capability(self._driver_info):
+        if lack := create_volume.missing_capability(self._driver_info):
             raise NotDeleted(lack)
         if seen.spec.csi is None:
             raise NotDeleted("invalid CSI PV")
@@ -163,12 +152,14 @@ class DeletionController(ProvisionerPart):
             if storage_class is not None and owner is not None:
                 claim = PersistentVolumeClaim(metadata=StampedMeta(name=owner.name, namespace=owner.namespace))
                 try:
-                    reference = secret_reference(SecretKind.PROVISIONER, storage_class.parameters, volume.name, claim)
-                except InvalidParameters as exc:
+                    reference = create_volume.secret_reference(
+                        create_volume.SecretKind.PROVISIONER, storage_class.parameters, volume.name, claim
+                    )
+                except create_volume.InvalidParameters as exc:
                     told = f"failed to get secretreference for volume {volume.name}: {exc.message}"
                     raise NotDeleted(told) from exc
         try:
-            return await read_secret(self._client, reference)
+            return await self._read_secret(reference)
         except SecretUnavailable as exc:
             _log.error("Deleting without credentials", volume=volume.name, error=exc.message)
             return {}

@@ -18,22 +18,9 @@ from tonnage.objects.core_v1.persistent_volume import TypedLocalObjectReference,
 from tonnage.objects.decode_errors import Unreadable
 from tonnage.objects.document import Doc, dig
 from tonnage.objects.storage_v1 import CSINode, StorageClass, VolumeAttributesClass
-from tonnage.provisioner.context import (
-    InvalidClaim,
-    ProvisionerContext,
-    ProvisionerPart,
-    SecretUnavailable,
-    read_secret,
-)
-from tonnage.provisioner.volumes import topology
-from tonnage.provisioner.volumes.create_volume import (
-    InvalidParameters,
-    NotProvisioned,
-    Prepared,
-    ProvisioningState,
-    missing_capability,
-    prepared,
-)
+from tonnage.provisioner.context import InvalidClaim, ProvisionerContext, ProvisionerPart, SecretUnavailable
+from tonnage.provisioner.volumes import create_volume, topology
+from tonnage.provisioner.volumes.create_volume import NotProvisioned, ProvisioningState
 from tonnage.quantity import Quantity
 
 CLONE_FINALIZER: Final = "provisioner.storage.kubernetes.io/cloning-protection"
@@ -173,7 +160,7 @@ class Preparation(ProvisionerPart):
 
     async def request_for(
         self, claim: PersistentVolumeClaim, storage_class: StorageClass, selected_node: str
-    ) -> Prepared:
+    ) -> create_volume.Prepared:
         """All that CreateVolume needs for a claim. Raises NotProvisioned. Mirrors prepareProvision."""
         source = source_of(claim)
         if source is not None:
@@ -186,7 +173,7 @@ class Preparation(ProvisionerPart):
                 raise
         attributes = claim.spec.volume_attributes_class_name if self._options.volume_attributes_class else ""
         kind = source.kind if source is not None else ""
-        lack = missing_capability(
+        lack = create_volume.missing_capability(
             self._driver_info, snapshot=kind == SNAPSHOT, clone=kind == CLAIM, modify=bool(attributes)
         )
         if lack:
@@ -197,7 +184,7 @@ class Preparation(ProvisionerPart):
         )
         mutable = await self._attributes(attributes) if attributes else {}
         try:
-            asked = prepared(
+            asked = create_volume.prepared(
                 claim,
                 storage_class,
                 self._driver_info,
@@ -207,10 +194,10 @@ class Preparation(ProvisionerPart):
                 mutable_parameters=mutable,
                 selected_node=selected_node,
             )
-        except (InvalidClaim, InvalidParameters) as exc:
+        except (InvalidClaim, create_volume.InvalidParameters) as exc:
             raise NotProvisioned(exc.message, ProvisioningState.FINISHED) from exc
         try:
-            asked.request.secrets.update(await read_secret(self._client, asked.provisioner_secret))
+            asked.request.secrets.update(await self._read_secret(asked.provisioner_secret))
         except SecretUnavailable as exc:
             raise NotProvisioned(exc.message, ProvisioningState.NO_CHANGE) from exc
         return asked

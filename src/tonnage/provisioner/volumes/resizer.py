@@ -36,13 +36,7 @@ from tonnage.objects.core_v1.persistent_volume import SecretReference
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import VolumeAttributesClass
-from tonnage.provisioner.context import (
-    InvalidClaim,
-    ProvisionerContext,
-    ProvisionerPart,
-    SecretUnavailable,
-    read_secret,
-)
+from tonnage.provisioner.context import InvalidClaim, ProvisionerContext, ProvisionerPart, SecretUnavailable
 from tonnage.provisioner.volumes.create_volume import MODIFY_SECRET_NAME, MODIFY_SECRET_NAMESPACE, capability
 from tonnage.provisioner.volumes.topology import is_accessible
 from tonnage.quantity import Quantity
@@ -309,7 +303,7 @@ class ExpansionController(BoundClaimController):
             csi.ControllerExpandVolumeRequest(
                 volume_id=source.volume_handle,
                 capacity_range=csi.CapacityRange(required_bytes=size.value()),
-                secrets=await read_secret(self._client, source.controller_expand_secret_ref),
+                secrets=await self._read_secret(source.controller_expand_secret_ref),
                 volume_capability=capability(
                     spec.access_modes, spec.volume_mode, source.fs_type, spec.mount_options, self._driver_info
                 ),
@@ -430,7 +424,7 @@ class ModificationController(BoundClaimController):
         await self._driver.controller_modify(
             csi.ControllerModifyVolumeRequest(
                 volume_id=source.volume_handle,
-                secrets=await read_secret(self._client, secret),
+                secrets=await self._read_secret(secret),
                 mutable_parameters=dict(wanted.parameters),
             )
         )
