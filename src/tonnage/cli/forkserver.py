@@ -23,7 +23,7 @@ PROGRAMS: Final = {
     "node": ("node.program",),
     "provisioner": ("provisioner.program",),
     "controllers": ("controllers.program", "serving.profiling", "csi.metrics"),
-    "scheduler": ("scheduler.program", "scheduler.configuration_file", "scheduling.configuration.written"),
+    "scheduler": ("scheduler.program", "scheduler.configuration_file", "scheduling.configuration.configuration"),
 }
 """Modules to import for each command before forking. Commands are in the order in which they are needed: nodes need the
 most round trips, the scheduler takes longest to load."""

@@ -80,7 +80,7 @@ def scheduler(**flags: Any) -> None:
     names and forms; docs/guides/beside-kube-scheduler.md lists the few that differ.
     """
     from tonnage.scheduler.configuration_file import check_lease, load_configuration
-    from tonnage.scheduling.configuration.written import text_of
+    from tonnage.scheduling.configuration.configuration import text_of
 
     gates, config_file = flags["gates"], flags["config_file"]
     say_all("warning", gates.warnings)
@@ -111,7 +111,7 @@ async def run(configuration: Configuration, flags: Flags, configuration_text: st
     """Run until SIGTERM or Ctrl-C, or until the lease is lost."""
     from tonnage.scheduler.program import SchedulerProgram
     from tonnage.scheduler.recording_file import RecordingFile
-    from tonnage.scheduling.configuration.written import document_of
+    from tonnage.scheduling.configuration.configuration import document_of
     from tonnage.scheduling.engine.engine import Engine
     from tonnage.scheduling.recording.recording_engine import RecordingEngine
     from tonnage.serving import profiling

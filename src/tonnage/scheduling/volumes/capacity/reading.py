@@ -76,23 +76,15 @@ Held = Sizes | None
 """The holds on an object: promised bytes, descending (mode Ledger); None if all of it is reserved (mode Object)."""
 
 
-def nothing_held(capacity: CSIStorageCapacity, own: Collection[Key]) -> Held:
-    return ()
-
-
-def nothing_shared(capacity: CSIStorageCapacity, own: Collection[Key]) -> SharedView | None:
-    return None
-
-
 @dataclass(frozen=True, eq=False)
 class CapacityPolicy:
     """How one profile reads capacity objects. `held`: the current holds on an object, except those of given claims."""
 
     room_of: Callable[[CSIStorageCapacity], Room]
     scored_bytes: Callable[[CSIStorageCapacity], int]
-    held: Callable[[CSIStorageCapacity, Collection[Key]], Held] = nothing_held
+    held: Callable[[CSIStorageCapacity, Collection[Key]], Held] = lambda capacity, own: ()
     must_be: Grade = Grade.POSSIBLE
-    shared: Callable[[CSIStorageCapacity, Collection[Key]], SharedView | None] = nothing_shared
+    shared: Callable[[CSIStorageCapacity, Collection[Key]], SharedView | None] = lambda capacity, own: None
     """An object together with those that have some of its pools, if promises on them have to be told apart by pool."""
     scores_best: bool = False
     """If several objects of a class fit, score the one with the most free bytes, not the first."""
