@@ -11,7 +11,7 @@ HEAD = """\
 ## Programs
 
 Where each program serves health and metrics. In a `tonnage up` cluster the addresses are free ports of loopback, and
-`DIR/endpoints.json`, readable by its owner alone, says which, and whom to trust:
+`DIR/endpoints.json`, readable by its owner alone, says which, and which CA certificate to trust:
 `{"scheduler": {"url": "https://127.0.0.1:21206", "certificateAuthority": "tls/scheduler/ca.crt"}, …}`. A program that cannot
 listen says so and ends.
 

@@ -68,7 +68,7 @@ ANNOTATIONS = [
         "tonnage.dev/pools-observed-at",
         "CSIStorageCapacity",
         "`tonnage pools`",
-        "when the source told the pools, by the server's clock",
+        "when the source reported the pools, by the server's clock",
     ),
     Name(
         "tonnage.dev/pools-checked-at",
