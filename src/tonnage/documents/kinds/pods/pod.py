@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections import deque
 from typing import ClassVar
 
-from tonnage.documents.kinds.pods import pod_placement
-from tonnage.documents.kinds.pods.pod_defaults import default_pod, default_pod_spec, tolerate_node_trouble
+from tonnage.documents.kinds.pods import pod_defaults, pod_placement
 from tonnage.documents.kinds.pods.pod_spec import MIRROR, validate_pod, validate_pod_annotations, validate_pod_template
-from tonnage.documents.kinds.pods.pod_warnings import pod_warnings, spec_warnings
 from tonnage.documents.strategy import Generation, Strategy, keep
 from tonnage.documents.validation.internal_form import pod_spec_diff, pod_spec_unchanged
 from tonnage.documents.validation.metadata import REQUIRED, affinity_terms, has_invalid_values
@@ -36,13 +34,13 @@ class PodStrategy(Strategy):
     selected_at: ClassVar[dict[str, str]] = {"status.podIPs": "status.podIPs.ip"}  # empty for every pod
 
     def default(self, doc: Doc) -> None:
-        default_pod(doc)
+        pod_defaults.default_pod(doc)
 
     def drop_disabled_fields(self, new: Doc, old: Doc) -> None:
         drop_disabled_pod_fields(new["spec"])
 
     def prepare_create(self, doc: Doc) -> None:
-        tolerate_node_trouble(doc)
+        pod_defaults.tolerate_node_trouble(doc)
         doc["status"] = {"phase": "Pending", "qosClass": qos_class(doc["spec"])}
         if doc["spec"].get("schedulingGates"):
             told = "Scheduling is blocked due to non-empty scheduling gates"
@@ -62,7 +60,7 @@ class PodStrategy(Strategy):
         return errors
 
     def prepare_update(self, new: Doc, old: Doc) -> None:
-        tolerate_node_trouble(new)
+        pod_defaults.tolerate_node_trouble(new)
         for field in ("priority", "preemptionPolicy"):
             if field in old["spec"]:
                 new["spec"].setdefault(field, old["spec"][field])
@@ -133,7 +131,7 @@ class PodStrategy(Strategy):
         return [*errors, *_validate_addresses(several, was.get("hostIPs", []), "status.hostIPs")]
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
-        return pod_warnings(new) if old is None else []
+        return pod_defaults.pod_warnings(new) if old is None else []
 
     def grace_period_s(self, doc: Doc, asked_s: int | None) -> int:
         """The requested period, else the pod's own; 0 if nothing runs. Mirrors CheckGracefulDelete."""
@@ -193,7 +191,7 @@ class PodTemplateStrategy(Strategy):
 
     def default(self, doc: Doc) -> None:
         super().default(doc)
-        default_pod_spec(doc["template"]["spec"])
+        pod_defaults.default_pod_spec(doc["template"]["spec"])
 
     def drop_disabled_fields(self, new: Doc, old: Doc) -> None:
         drop_disabled_pod_fields(new["template"]["spec"])
@@ -207,7 +205,7 @@ class PodTemplateStrategy(Strategy):
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
         if old is not None and not self.spec_changed(new, old):
             return []
-        return spec_warnings(new["template"]["spec"], "template.spec")
+        return pod_defaults.spec_warnings(new["template"]["spec"], "template.spec")
 
 
 _MAX_INT32 = 2**31 - 1

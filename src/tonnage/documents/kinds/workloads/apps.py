@@ -13,9 +13,8 @@ from typing import Any, ClassVar
 import msgspec
 
 from tonnage.documents.kinds.pods.pod import drop_disabled_pod_fields
-from tonnage.documents.kinds.pods.pod_defaults import default_pod_spec
+from tonnage.documents.kinds.pods.pod_defaults import default_pod_spec, spec_warnings, workload_name_warnings
 from tonnage.documents.kinds.pods.pod_spec import validate_pod_template
-from tonnage.documents.kinds.pods.pod_warnings import spec_warnings, workload_name_warnings
 from tonnage.documents.kinds.storage.persistent_volume_claim import validate_claim_spec
 from tonnage.documents.strategy import Generation, Strategy, fill, keep
 from tonnage.documents.validation.metadata import validate_label_selector

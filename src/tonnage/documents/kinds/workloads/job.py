@@ -7,9 +7,8 @@ import re
 from typing import ClassVar
 
 from tonnage.documents.kinds.pods.pod import drop_disabled_pod_fields
-from tonnage.documents.kinds.pods.pod_defaults import default_pod_spec
+from tonnage.documents.kinds.pods.pod_defaults import default_pod_spec, spec_warnings, workload_name_warnings
 from tonnage.documents.kinds.pods.pod_spec import validate_pod_template
-from tonnage.documents.kinds.pods.pod_warnings import spec_warnings, workload_name_warnings
 from tonnage.documents.kinds.workloads.apps import WorkloadStrategy, parsed_selector, validate_match
 from tonnage.documents.kinds.workloads.job_rules import (
     is_indexed,
