@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.gates import Gates
 from tonnage.scheduling.configuration.configuration import default_configuration, parse
 from tonnage.scheduling.recording.recording_engine import RecordingEngine

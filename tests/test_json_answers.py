@@ -14,8 +14,8 @@ from click.testing import CliRunner
 from recorded_pods import recorded_pods
 from support.configurations import storage_configuration
 from support.filled_cluster import FilledCluster
+from support.virtual_clock import VirtualClock
 from tonnage.cli import cli
-from tonnage.clock import VirtualClock
 from tonnage.dashboard.status.keeper import StatusKeeper
 from tonnage.faults import Fault
 from tonnage.plane.status import ClusterStatus, PlaneNodeStatus, PoolStatus, ProgramStatus

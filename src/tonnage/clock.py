@@ -83,9 +83,6 @@ class StampAges:
 
 # Any fixed instant will do; this one is easy to recognise in a test.
 _START: Final = datetime(2000, 1, 1, tzinfo=UTC)
-# How often `run_for` lets the event loop turn at one instant. A woken task passes its result on through a few futures
-# and queues, one turn each; a hundred is far more than any chain here, and costs about a millisecond.
-_TURNS: Final = 100
 
 
 class VirtualClock:
@@ -112,26 +109,11 @@ class VirtualClock:
         heapq.heappush(self._sleepers, (self._elapsed_ns + _ns(seconds), next(self._order), wake))
         await wake
 
-    def set_time_of_day(self, ahead_s: float) -> None:
-        """Set the time of day, forward or back; spans and sleeps do not change."""
-        self._start += timedelta(seconds=ahead_s)
-
     def advance(self, seconds: float) -> None:
         """Jump: all sleepers that are due wake in order, and see the time after the jump."""
         until_ns = self._until(seconds)
         while self._sleepers and self._sleepers[0][0] <= until_ns:
             self._wake_first()
-        self._elapsed_ns = until_ns
-
-    async def run_for(self, seconds: float) -> None:
-        """Let `seconds` pass: sleepers wake at their own times and may sleep again. Waits for no thread or socket."""
-        until_ns = self._until(seconds)
-        await _settle()
-        while self._sleepers and self._sleepers[0][0] <= until_ns:
-            self._elapsed_ns = max(self._elapsed_ns, self._sleepers[0][0])
-            while self._sleepers and self._sleepers[0][0] <= self._elapsed_ns:
-                self._wake_first()
-            await _settle()
         self._elapsed_ns = until_ns
 
     def _until(self, seconds: float) -> int:
@@ -143,11 +125,6 @@ class VirtualClock:
         _, _, wake = heapq.heappop(self._sleepers)
         if not wake.done():  # a cancelled sleeper is gone
             wake.set_result(None)
-
-
-async def _settle() -> None:
-    for _ in range(_TURNS):
-        await asyncio.sleep(0)
 
 
 def _ns(seconds: float) -> int:

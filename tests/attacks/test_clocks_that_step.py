@@ -26,6 +26,7 @@ from cryptography import x509
 
 from support.eventually import eventually, eventually_async
 from support.processes import start_up
+from support.virtual_clock import VirtualClock
 from tonnage.apiserver.bootstrap import EventExpiry
 from tonnage.apiserver.server import Server, ServerSettings, serve
 from tonnage.client.config import kubeconfig
@@ -33,7 +34,7 @@ from tonnage.client.config.connection import KubeconfigUser
 from tonnage.client.http import Client
 from tonnage.client.informers import Informers
 from tonnage.client.recorder import Recorder
-from tonnage.clock import VirtualClock, rfc3339, rfc3339_micro
+from tonnage.clock import rfc3339, rfc3339_micro
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.nodes.node_lifecycle import LEASES, NodeLifecycleController
 from tonnage.controllers.workloads.deployments import ReplicaSetController

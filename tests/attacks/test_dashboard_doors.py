@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 from dashboard_door import BEARER, PAGE, TOKEN, Answer, Door, opened
 
-from tonnage.clock import SystemClock, VirtualClock
+from support.virtual_clock import VirtualClock
+from tonnage.clock import SystemClock
 from tonnage.dashboard.server import access
 from tonnage.dashboard.server.access import AT_ONCE, Access, RequestRefused
 from tonnage.dashboard.server.app import SECURITY_HEADERS

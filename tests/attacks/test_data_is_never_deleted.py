@@ -19,8 +19,8 @@ import pytest
 from click.testing import CliRunner
 
 from support.driver_builders import as_blocks, controller, create, driver_at, rebuild
+from support.virtual_clock import VirtualClock
 from tonnage.cli.csi_driver import csi_driver_quarantine
-from tonnage.clock import VirtualClock
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import Code
 from tonnage.driver.core import StatusError

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from support.virtual_clock import VirtualClock
 from tonnage.client.http import Client
 from tonnage.client.informer import Informer
 from tonnage.client.transport.wire import HttpResponse, Request
-from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import ConfigMap
 from tonnage.objects.document import encode
 

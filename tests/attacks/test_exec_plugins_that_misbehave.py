@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from support.eventually import eventually_async
+from support.virtual_clock import VirtualClock
 from tonnage.client.config import credentials as credentials_module
 from tonnage.client.config.connection import ExecPlugin, KubeconfigCluster, KubeconfigUser, ServerConnection
 from tonnage.client.config.credentials import Credentials, ShownIdentity
 from tonnage.client.errors import NoCredentials
-from tonnage.clock import VirtualClock
 
 V1 = "client.authentication.k8s.io/v1"
 

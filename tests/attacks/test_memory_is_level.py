@@ -23,11 +23,12 @@ from support.configurations import storage_configuration
 from support.definition_builders import definition
 from support.eventually import eventually_async
 from support.informed_engine import InformedEngine
+from support.virtual_clock import VirtualClock
 from tonnage.apiserver.bootstrap import EventExpiry
 from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
-from tonnage.clock import SystemClock, VirtualClock
+from tonnage.clock import SystemClock
 from tonnage.documents.access.attributes import Attributes
 from tonnage.documents.access.policy import AccessPolicy
 from tonnage.errors import NotFound

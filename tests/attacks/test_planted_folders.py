@@ -16,9 +16,10 @@ from pathlib import Path
 
 import pytest
 
+from support.virtual_clock import VirtualClock
 from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.certificates import ensure_identity
-from tonnage.clock import SystemClock, VirtualClock
+from tonnage.clock import SystemClock
 from tonnage.csi.server import served
 from tonnage.errors import TonnageError
 from tonnage.faults import Fault, FaultFile

@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
+from support.virtual_clock import VirtualClock
 from tonnage.apiserver import stored_documents
 from tonnage.apiserver.requests import Call, ListOptions, Location
 from tonnage.apiserver.stored_documents import index_for
 from tonnage.apiserver.verbs import reading
-from tonnage.clock import VirtualClock
 from tonnage.documents.custom.custom_resource import custom_resources
 from tonnage.documents.strategy import Strategy
 from tonnage.gates import Gates

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 from large_documents import Path, document, long_fields
 
+from support.virtual_clock import VirtualClock
 from tonnage.apiserver.bodies import read_object
 from tonnage.apiserver.requests import Call, Location
 from tonnage.apiserver.tables import table
 from tonnage.apiserver.verbs.writing import merge_owners
-from tonnage.clock import VirtualClock
 from tonnage.documents.admission import Admission
 from tonnage.documents.admit import admit
 from tonnage.documents.apply.server_side_apply import apply

@@ -18,10 +18,11 @@ from prometheus_client import CollectorRegistry
 
 from support.eventually import eventually_async
 from support.scripted_driver import ScriptedDriver
+from support.virtual_clock import VirtualClock
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.client.informers import Informers
-from tonnage.clock import SystemClock, VirtualClock
+from tonnage.clock import SystemClock
 from tonnage.csi.client import CsiClient
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.provisioner.capacity.controller import CapacityController, CapacitySettings

@@ -6,7 +6,7 @@ from aiohttp.test_utils import make_mocked_request
 from multidict import CIMultiDict
 from yarl import URL
 
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.dashboard.server.access import Access
 from tonnage.dashboard.server.app import RoutedRequest, Router
 

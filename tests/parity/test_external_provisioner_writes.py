@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.plugins.registry import add_indexes

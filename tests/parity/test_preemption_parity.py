@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object

@@ -10,7 +10,8 @@ import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tonnage.clock import Clock, VirtualClock
+from support.virtual_clock import VirtualClock
+from tonnage.clock import Clock
 from tonnage.csi import csi_pb2 as csi
 from tonnage.driver.driver import CsiDriverSettings, Driver, RebuildHooks
 from tonnage.driver.node_pools import Policy, parse_node_pools, pools_by_node

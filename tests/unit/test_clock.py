@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
+from support.virtual_clock import VirtualClock
 from tonnage.clock import (
     Clock,
     InvalidTime,
     StampAges,
     SystemClock,
-    VirtualClock,
     parse_rfc3339,
     rfc3339,
     rfc3339_micro,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.connection_budget import ConnectionBudget, ConnectionLimits, address_of
 
 

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
+from support.virtual_clock import VirtualClock
 from tonnage.backoff import KeyedBackoff, exponential_s
-from tonnage.clock import VirtualClock
 
 
 def test_a_pause_grows_by_its_factor_up_to_the_longest() -> None:

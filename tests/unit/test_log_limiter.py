@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from support.virtual_clock import VirtualClock
 from tonnage import logs
-from tonnage.clock import VirtualClock
 from tonnage.logs import LogLimiter, server_cause
 
 

@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 from support.eventually import eventually_async
+from support.virtual_clock import VirtualClock
 from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.client.informers import Informers
 from tonnage.client.recorder import Recorder
-from tonnage.clock import VirtualClock, rfc3339
+from tonnage.clock import rfc3339
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.nodes.node_lifecycle import NodeLifecycleController
 from tonnage.controllers.nodes.pod_deletion import PodGCController, TaintEvictionController

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from support.driver_builders import create, driver_at, node_publish, publish, stage, unpublish
-from tonnage.clock import SystemClock, VirtualClock
+from support.virtual_clock import VirtualClock
+from tonnage.clock import SystemClock
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.client import CsiClient
 from tonnage.csi.errors import Code, CsiError

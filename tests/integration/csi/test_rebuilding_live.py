@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from support.eventually import eventually_async
+from support.virtual_clock import VirtualClock
 from tonnage.apiserver.server import ServerSettings
 from tonnage.apiserver.server import serve as serve_api
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.client.program import Runtime
-from tonnage.clock import Clock, SystemClock, VirtualClock
+from tonnage.clock import Clock, SystemClock
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.client import CsiClient
 from tonnage.csi.errors import Code, CsiError

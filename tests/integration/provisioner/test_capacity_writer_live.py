@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from support.virtual_clock import VirtualClock
 from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.client.cache import Cache
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.client.throttle import TokenBucket
-from tonnage.clock import VirtualClock
 from tonnage.errors import Conflict
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.provisioner.capacity.controller import CapacityWriter, PublishedCapacities

@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples_tried import tries
+from support.virtual_clock import VirtualClock
 from tonnage.client.http import Client
 from tonnage.client.informers import Informers
 from tonnage.client.recorder import Recorder
-from tonnage.clock import VirtualClock
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.dependency_graph import DependencyGraph, Item
 from tonnage.controllers.garbage_collector import GarbageCollector

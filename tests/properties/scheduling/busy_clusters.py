@@ -15,7 +15,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from support.informed_engine import InformedEngine
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Event, Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.core_v1.persistent_volume import BIND_COMPLETED, SELECTED_NODE, VOLUME_HOME

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from odd_configurations import odd_profiles
 from pods_to_place import IMAGES, ZONE, PodKind, kind_of_pods, pod_of
 
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Namespace, PersistentVolumeClaim, Pod, Service
 from tonnage.objects.core_v1.persistent_volume import BIND_COMPLETED, SELECTED_NODE

@@ -12,7 +12,8 @@ import msgspec
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from tonnage.clock import VirtualClock, rfc3339
+from support.virtual_clock import VirtualClock
+from tonnage.clock import rfc3339
 from tonnage.objects.core_v1 import PersistentVolumeClaim
 from tonnage.quantity import Quantity
 from tonnage.scheduling.cluster.cluster import Cluster

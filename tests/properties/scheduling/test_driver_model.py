@@ -31,7 +31,7 @@ import pytest
 
 from examples_tried import tries
 from support.configurations import storage_configuration
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import parse

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from examples_tried import tries
 from support.configurations import storage_configuration
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.objects.core_v1.persistent_volume import BIND_COMPLETED
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import parse

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples_tried import tries
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.scheduling.configuration.configuration import default_configuration
 from tonnage.scheduling.engine.engine import Engine

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from preemption_twins import BudgetFacts, Facts, NodeFacts, Outcome, Seen, outcome
 
 from examples_tried import tries
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.scheduling.cluster.cluster import Cluster, place
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import default_configuration

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 from examples_tried import tries
 from support.informed_engine import InformedEngine
-from tonnage.clock import VirtualClock, rfc3339
+from support.virtual_clock import VirtualClock
+from tonnage.clock import rfc3339
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod, is_out_of_use
 from tonnage.objects.core_v1.persistent_volume import VOLUME_HOME

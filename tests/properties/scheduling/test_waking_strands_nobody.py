@@ -18,7 +18,7 @@ import pytest
 
 from support.configurations import storage_configuration
 from support.informed_engine import InformedEngine
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.scheduling.configuration.configuration import parse

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 from prometheus_client import CollectorRegistry
 
+from support.virtual_clock import VirtualClock
 from tonnage.apiserver.requests import fence_of
 from tonnage.client.errors import Disconnected
 from tonnage.client.http import Client
@@ -25,7 +26,6 @@ from tonnage.client.leader import LeaderElector, LeaseLost
 from tonnage.client.leadership import Leadership
 from tonnage.client.throttle import TokenBucket
 from tonnage.client.transport.wire import HttpResponse, Request
-from tonnage.clock import VirtualClock
 from tonnage.documents.patches.json_patch import merge_patch
 from tonnage.objects import codec
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from examples_tried import tries
 from support.configurations import storage_configuration
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
 from tonnage.scheduler.debug_pages import DebugPages

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from support.virtual_clock import VirtualClock
 from tonnage.apiserver.bootstrap import EventExpiry
 from tonnage.apiserver.server import Server, ServerSettings, serve
 from tonnage.apiserver.stored_documents import encoder
-from tonnage.clock import VirtualClock, rfc3339
+from tonnage.clock import rfc3339
 from tonnage.objects.resources import BY_KIND
 
 EVENT = BY_KIND["v1", "Event"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from support.virtual_clock import VirtualClock
 from tonnage.apiserver.requests import Call, Location, list_options
 from tonnage.apiserver.stored_documents import index_for, matcher
-from tonnage.clock import VirtualClock
 from tonnage.documents.creation import strategies
 from tonnage.gates import Gates
 from tonnage.objects.document import encode

@@ -7,9 +7,10 @@ import random
 
 import pytest
 
+from support.virtual_clock import VirtualClock
 from tonnage.backoff import Backoff, jittered
 from tonnage.client.throttle import TokenBucket
-from tonnage.clock import VirtualClock, within
+from tonnage.clock import within
 
 
 class Low(random.Random):

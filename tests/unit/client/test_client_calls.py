@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from support.virtual_clock import VirtualClock
 from tonnage.client.calls import asking_first
 from tonnage.client.errors import Disconnected, Untrusted, from_status
 from tonnage.client.http import Client
 from tonnage.client.throttle import TokenBucket
 from tonnage.client.transport.wire import HttpResponse, Request
-from tonnage.clock import VirtualClock
 from tonnage.errors import (
     AlreadyExists,
     ApiError,

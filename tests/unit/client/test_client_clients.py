@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager
 
 from client_wire import MemoryServer
 
+from support.virtual_clock import VirtualClock
 from tonnage.client.config.connection import KubeconfigCluster, ServerConnection
 from tonnage.client.http import Client, Clients, lease_timeout_s
 from tonnage.client.leader import LeaderElector
 from tonnage.client.leadership import Leadership
 from tonnage.client.throttle import LONG_LINE_S, PATIENCE_S, SpareTokens, TokenBucket
-from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import Pod, PodMeta
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from support.eventually import eventually_async
 from support.pki import Authority
+from support.virtual_clock import VirtualClock
 from tonnage.client.config import kubeconfig
 from tonnage.client.config.connection import (
     Certificate,
@@ -22,7 +23,6 @@ from tonnage.client.config.connection import (
 )
 from tonnage.client.config.credentials import Credentials, ShownIdentity
 from tonnage.client.errors import NoCredentials
-from tonnage.clock import VirtualClock
 
 CA = Authority()
 V1, V1BETA1 = "client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"

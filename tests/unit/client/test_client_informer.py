@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples_tried import tries
+from support.virtual_clock import VirtualClock
 from tonnage.client.http import Client
 from tonnage.client.informer import Informer
 from tonnage.client.informers import Informers, NotSynced
-from tonnage.clock import VirtualClock
 from tonnage.errors import Forbidden
 from tonnage.objects.core_v1 import ConfigMap, Node
 from tonnage.objects.document import encode

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples_tried import tries
+from support.virtual_clock import VirtualClock
 from tonnage.client.http import Client
 from tonnage.client.leader import LeaderElector, LeaseLost
 from tonnage.client.leadership import Leadership
-from tonnage.clock import VirtualClock
 from tonnage.errors import TonnageError
 
 LEASE = "kube-system/tonnage"

@@ -8,13 +8,13 @@ import random
 from client_wire import MemoryServer
 from prometheus_client import CollectorRegistry
 
+from support.virtual_clock import VirtualClock
 from tonnage.client.http import Client
 from tonnage.client.informers import Informers
 from tonnage.client.leader import LeaderElector
 from tonnage.client.leadership import Leadership
 from tonnage.client.metrics import RestClientMetrics, WorkQueueMetrics, show_leadership, show_watches
 from tonnage.client.reconciler import Reconciler
-from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import ConfigMap
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from client_wire import MemoryServer, Refused
 
+from support.virtual_clock import VirtualClock
 from tonnage.client import recorder
 from tonnage.client.http import Client
 from tonnage.client.recorder import Recorder, reference_to, truncated
 from tonnage.client.throttle import SpareTokens, TokenBucket
-from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import Node, ObjectReference, Pod, PodMeta
 from tonnage.objects.meta import ObjectMeta
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples_tried import tries
+from support.virtual_clock import VirtualClock
 from tonnage.client.workqueue import WorkQueue
-from tonnage.clock import VirtualClock
 
 
 def queue_on(clock: VirtualClock, **options: Any) -> WorkQueue[str]:

@@ -19,10 +19,11 @@ from prometheus_client import CollectorRegistry
 from scripted_reviews import ScriptedServer
 
 from support.pki import Authority, KeyPair
+from support.virtual_clock import VirtualClock
 from tonnage.client.config.connection import KubeconfigCluster, ServerConnection
 from tonnage.client.delegated_access.access import AccessSettings, DelegatedAccess
 from tonnage.client.delegated_access.authorities import AuthoritySources, FrontProxies
-from tonnage.clock import SystemClock, VirtualClock
+from tonnage.clock import SystemClock
 from tonnage.errors import TonnageError
 from tonnage.health import served
 from tonnage.serving.server_tls import GivenCertificate, ServerTls, take_any_certificate

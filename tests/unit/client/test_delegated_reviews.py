@@ -8,11 +8,11 @@ import random
 import pytest
 from scripted_reviews import ScriptedServer, answer
 
+from support.virtual_clock import VirtualClock
 from tonnage.client.delegated_access import OpenPaths
 from tonnage.client.delegated_access.access import DelegatedAuthorizer, TokenAuthenticator
 from tonnage.client.delegated_access.reviews import ExpiringCache, ReviewFailed, Reviews
 from tonnage.client.errors import Disconnected
-from tonnage.clock import VirtualClock
 from tonnage.errors import TonnageError
 from tonnage.objects.users import NOBODY, User, bearer_token
 

@@ -7,9 +7,9 @@ from itertools import count
 
 from client_wire import MemoryServer
 
+from support.virtual_clock import VirtualClock
 from tonnage.client.http import Client
 from tonnage.client.recorder import MAX_REMEMBERED, Recorder
-from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import Pod, PodMeta
 
 

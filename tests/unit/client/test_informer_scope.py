@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 
+from support.virtual_clock import VirtualClock
 from tonnage.client.cache import Cache
 from tonnage.client.http import Client
 from tonnage.client.informers import Informers, InformerScope, InformerView
-from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import ConfigMap, Pod
 from tonnage.testing.builders import pod
 

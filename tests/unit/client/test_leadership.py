@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from client_wire import MemoryServer, Refused
 
+from support.virtual_clock import VirtualClock
 from tonnage.client.http import Client
 from tonnage.client.informers import Informers
 from tonnage.client.leader import LeaderElector, LeaseLost
@@ -19,7 +20,7 @@ from tonnage.client.recorder import Recorder
 from tonnage.client.throttle import TokenBucket
 from tonnage.client.transport.connection_pool import Connections
 from tonnage.client.transport.wire import HttpResponse, Request
-from tonnage.clock import SystemClock, VirtualClock
+from tonnage.clock import SystemClock
 from tonnage.objects.core_v1 import Node
 from tonnage.testing.builders import node
 

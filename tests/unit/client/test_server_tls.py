@@ -11,7 +11,7 @@ import pytest
 from cryptography import x509
 
 from support.pki import Authority, KeyPair
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.errors import TonnageError
 from tonnage.listener import listening
 from tonnage.serving.server_tls import GivenCertificate, ServerTls, TlsRules

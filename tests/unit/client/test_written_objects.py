@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from support.virtual_clock import VirtualClock
 from tonnage.client.cache import KEPT_S, Cache, MutationCache
-from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import PersistentVolumeClaim
 from tonnage.testing.storage_builders import claim
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.controllers.controller_context import DeduplicatingRecorder
 from tonnage.objects.meta import Object
 from tonnage.testing.storage_builders import claim

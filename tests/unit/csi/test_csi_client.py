@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from csi_peers import Peer, short_folder
 
-from tonnage.clock import SystemClock, VirtualClock
+from support.virtual_clock import VirtualClock
+from tonnage.clock import SystemClock
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.client import CHANGING_CALLS, CsiClient
 from tonnage.csi.errors import Code, CsiError, is_in_doubt

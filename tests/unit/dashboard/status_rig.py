@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from support.filled_cluster import FilledCluster
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.dashboard.status.keeper import StatusKeeper
 from tonnage.dashboard.status.sight import Trouble
 from tonnage.objects.codec import convert

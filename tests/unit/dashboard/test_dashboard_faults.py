@@ -8,7 +8,8 @@ import pytest
 
 from dashboard_requests import dashboard_of
 from support.filled_cluster import FilledCluster
-from tonnage.clock import SystemClock, VirtualClock
+from support.virtual_clock import VirtualClock
+from tonnage.clock import SystemClock
 from tonnage.dashboard.model.shown_cluster import look_at_faults
 from tonnage.dashboard.wire import FaultRow, NoticeRow
 from tonnage.faults import FAULT_FILE_NAME, KINDS, Fault, FaultFile

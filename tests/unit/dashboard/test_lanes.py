@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from support.filled_cluster import FilledCluster
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.dashboard.model.lane_steps import headline_of
 from tonnage.dashboard.model.lanes import MOST_LANES, MOST_STEPS
 from tonnage.dashboard.wire import CapacityRow, LaneRow, PodStep, VolumeRow

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from support.filled_cluster import FilledCluster
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.dashboard.wire import CapacityRow
 from tonnage.driver import DRIVER_NAME
 from tonnage.faults import Fault

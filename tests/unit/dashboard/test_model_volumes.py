@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from support.filled_cluster import FilledCluster
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.dashboard.model.known_objects import Content, DriverContents, PoolPlace
 from tonnage.dashboard.wire import COLLECTIONS
 from tonnage.driver import DRIVER_NAME

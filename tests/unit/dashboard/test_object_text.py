@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from support.filled_cluster import FilledCluster
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.dashboard.questions.object_text import as_yaml, object_text
 from tonnage.errors import NotFound
 from tonnage.testing.builders import node

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.documents.creation import strategies
 from tonnage.documents.deletion import judge_deletion
 from tonnage.gates import Gates

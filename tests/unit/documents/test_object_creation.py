@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.documents.admission import Admission
 from tonnage.documents.creation import CreationOptions, Creator, NameGenerator
 from tonnage.errors import Forbidden, Invalid

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.documents.kinds.node import NodeStrategy
 from tonnage.documents.kinds.storage.persistent_volume import PersistentVolumeStrategy
 from tonnage.documents.kinds.storage.persistent_volume_claim import PersistentVolumeClaimStrategy

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.driver_builders import as_blocks, controller, create, driver_at
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import Code
 from tonnage.driver.core import StatusError

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from support.node_context import node_context
 from support.scripted_driver import ScriptedDriver
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.errors import Conflict, Invalid, TonnageError
 from tonnage.gates import Gates
 from tonnage.node.context import NodeFaults

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.node.drivers import FORGET_S, MAX_S, AttachRefusals
 
 DRIVER = "csi.example"

@@ -13,7 +13,7 @@ import pytest
 from support.eventually import eventually_async
 from support.node_context import node_context
 from support.scripted_driver import ScriptedDriver
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.node.drivers import Drivers
 
 NAME = "csi.example"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.faults import Fault, FaultFile
 from tonnage.node.context import NodeFaults, NodeIdle
 

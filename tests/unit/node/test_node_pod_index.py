@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from support.virtual_clock import VirtualClock
 from tonnage.client.cache import Cache
-from tonnage.clock import VirtualClock
 from tonnage.node.context import PodIndex
 from tonnage.objects.core_v1 import Pod
 from tonnage.testing.storage_builders import pod_with

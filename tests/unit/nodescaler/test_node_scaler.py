@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from pool_builders import UNSCHEDULABLE, template
 
+from support.virtual_clock import VirtualClock
 from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.client.program import Runtime
-from tonnage.clock import VirtualClock
 from tonnage.errors import NotFound
 from tonnage.nodescaler.node_pool import TO_BE_DELETED, NodePool
 from tonnage.nodescaler.program import NodeScaler, PoolNodes

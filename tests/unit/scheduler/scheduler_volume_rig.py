@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 import msgspec
 from prometheus_client import CollectorRegistry
 
-from tonnage.clock import VirtualClock, rfc3339
+from support.virtual_clock import VirtualClock
+from tonnage.clock import rfc3339
 from tonnage.documents.patches.json_patch import merge_patch
 from tonnage.errors import Conflict, NotFound, TonnageError
 from tonnage.gates import Gates

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim
 from tonnage.objects.meta import Object
 from tonnage.scheduler.bindings_under_way import BindingSlots, PreBindWaits

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.errors import Conflict, TonnageError
 from tonnage.objects.core_v1 import Pod
 from tonnage.scheduler import pod_status

@@ -7,7 +7,7 @@ import stat
 
 import pytest
 
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.errors import TonnageError
 from tonnage.scheduler import recording_file
 from tonnage.scheduler.recording_file import RecordingFile

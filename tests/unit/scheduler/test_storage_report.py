@@ -6,7 +6,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from scheduler_volume_rig import SchedulerRig
 
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.objects.core_v1.persistent_volume import VOLUME_HOME
 from tonnage.objects.storage_v1 import VolumeAttachment
 from tonnage.scheduler.debug_pages import DebugPages

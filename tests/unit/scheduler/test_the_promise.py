@@ -25,7 +25,7 @@ import msgspec
 import pytest
 from scheduler_volume_rig import SchedulerRig
 
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.driver import TOPOLOGY_KEY
 from tonnage.driver.rebuilding import VolumeUser, change_for
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from support.virtual_clock import VirtualClock
 from tonnage.certificates import ensure_identity
-from tonnage.clock import SystemClock, VirtualClock
+from tonnage.clock import SystemClock
 from tonnage.serving.process_memory import READ_BUFFER_BYTES, TIDY_EVERY_S, bound_tls_buffers, memory_kept_level
 from tonnage.serving.server_tls import server_context
 

@@ -12,8 +12,8 @@ import pytest
 from aiohttp import web
 from cryptography import x509
 
+from support.virtual_clock import VirtualClock
 from tonnage.certificates import ensure_identity
-from tonnage.clock import VirtualClock
 from tonnage.errors import TonnageError
 from tonnage.listener import listening
 from tonnage.serving.server_tls import ServingCertificate

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.gates import Gates
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Event

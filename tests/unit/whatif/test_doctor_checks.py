@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.objects.core_v1.persistent_volume import BIND_COMPLETED, REBUILD_TARGET, SELECTED_NODE
 from tonnage.objects.meta import Object
 from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES

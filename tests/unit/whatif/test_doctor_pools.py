@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.objects.meta import Object
 from tonnage.objects.storage_v1 import (
     AVAILABLE_CAPACITIES,

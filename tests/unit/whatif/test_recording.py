@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from recorded_pods import recorded_pods
 from support.configurations import storage_configuration
+from support.virtual_clock import VirtualClock
 from tonnage.cli import cli
-from tonnage.clock import VirtualClock
 from tonnage.errors import TonnageError
 from tonnage.gates import Gates
 from tonnage.scheduling.configuration.configuration import default_configuration, parse

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from support.configurations import storage_configuration
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
 from tonnage.objects.storage_v1 import INCLUDED_CLAIMS

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tonnage.clock import VirtualClock, rfc3339
+from support.virtual_clock import VirtualClock
+from tonnage.clock import rfc3339
 from tonnage.errors import Forbidden
 from tonnage.gates import Gates
 from tonnage.objects.apps_v1 import ReplicaSet, ReplicaSetSpec

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.errors import Expired, Forbidden, TonnageError, Unauthorized
 from tonnage.objects.codec import ObjectList
 from tonnage.objects.core_v1 import Event, Namespace, Node, PersistentVolumeClaim, Pod, Service

@@ -10,8 +10,9 @@ import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from support.virtual_clock import VirtualClock
 from tonnage.apiserver.authentication.service_account_tokens import ServiceAccountTokens, SigningKey
-from tonnage.clock import VirtualClock, rfc3339
+from tonnage.clock import rfc3339
 from tonnage.documents.access.service_account_tokens import ACCOUNTS, BoundObject, InvalidToken, Kubernetes, claims_of
 from tonnage.objects.document import Doc, encode
 from tonnage.objects.resources import BY_PLURAL

@@ -7,8 +7,9 @@ from datetime import timedelta
 import msgspec
 import pytest
 
+from support.virtual_clock import VirtualClock
 from tonnage.behaviour.workloads.pod_states import FORGET_S, KEEP_S, RejectedPods, interval_s
-from tonnage.clock import VirtualClock, rfc3339
+from tonnage.clock import rfc3339
 from tonnage.objects.core_v1 import Pod
 from tonnage.testing.builders import pod
 

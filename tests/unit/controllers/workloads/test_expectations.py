@@ -8,12 +8,12 @@ from contextlib import AbstractAsyncContextManager
 import msgspec
 import pytest
 
+from support.virtual_clock import VirtualClock
 from support.workload_builders import NOW, a_pod
 from tonnage.client.cache import Cache
 from tonnage.client.errors import Disconnected
 from tonnage.client.http import Client
 from tonnage.client.transport.wire import HttpResponse, Request, Stream
-from tonnage.clock import VirtualClock
 from tonnage.controllers.workloads.workload_controller import TIMEOUT_S, Expectations, is_in_doubt, replacing
 from tonnage.errors import Conflict, InternalError
 from tonnage.objects.codec import encode

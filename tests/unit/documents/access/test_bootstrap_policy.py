@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.documents.access.bootstrap_policy import bootstrap_policy, must_be_recreated, reconciled
 from tonnage.documents.creation import strategies
 from tonnage.gates import Gates

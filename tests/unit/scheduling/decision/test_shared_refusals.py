@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.scheduling.configuration.configuration import default_configuration
 from tonnage.scheduling.decision.answers import Diagnosis
 from tonnage.scheduling.engine.engine import Engine

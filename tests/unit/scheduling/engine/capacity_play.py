@@ -16,7 +16,7 @@ from itertools import count
 
 from support.configurations import storage_configuration
 from support.informed_engine import InformedEngine
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.engine.engine import Engine

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.objects.meta import Object
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.configuration.profile_plugins import KnownPlugin

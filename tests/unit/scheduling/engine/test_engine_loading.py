@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import ConfigMap, Namespace, Pod, ReplicationController, Service
 from tonnage.objects.meta import Object

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.objects.meta import Object
 from tonnage.scheduling.configuration.configuration import default_configuration
 from tonnage.scheduling.engine.engine import Engine

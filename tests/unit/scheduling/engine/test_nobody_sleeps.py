@@ -12,7 +12,7 @@ import pytest
 
 from support.configurations import storage_configuration
 from support.informed_engine import InformedEngine
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.core_v1.persistent_volume import REBUILD_TARGET
 from tonnage.objects.meta import Object

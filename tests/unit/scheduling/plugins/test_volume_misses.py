@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
 from tonnage.scheduling.configuration.configuration import default_configuration

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.objects.core_v1 import Pod
 from tonnage.scheduling.queue.nominator import Nominator
 from tonnage.scheduling.queue.scheduling_queue import SchedulingQueue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from queue_rig import NODE_LABEL, NODE_TAINT, PLAIN, QueueRig
 
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.objects.core_v1 import Pod
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.events import (

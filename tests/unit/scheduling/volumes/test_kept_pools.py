@@ -7,7 +7,8 @@ from datetime import timedelta
 import pytest
 from ledger_rig import GI, LedgerRig, bound, made, written
 
-from tonnage.clock import VirtualClock, rfc3339
+from support.virtual_clock import VirtualClock
+from tonnage.clock import rfc3339
 from tonnage.objects.storage_v1 import (
     AVAILABLE_CAPACITIES,
     INCLUDED_CLAIMS,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from ledger_rig import GI, NODE_1, NODE_2, ZONE, LedgerRig, bound, written
 
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.scheduling.volumes.bind_volumes import asking_for
 from tonnage.scheduling.volumes.reservations.holds import Hold
 from tonnage.testing.builders import node

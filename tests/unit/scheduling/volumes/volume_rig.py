@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import pytest
 
 from support.informed_engine import InformedEngine
-from tonnage.clock import VirtualClock
+from support.virtual_clock import VirtualClock
 from tonnage.documents.patches.json_patch import merge_patch
 from tonnage.gates import Gates
 from tonnage.objects import codec
