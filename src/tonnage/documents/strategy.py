@@ -24,7 +24,7 @@ from tonnage.gates import Gates
 from tonnage.objects import names
 from tonnage.objects.document import Doc, copy, same
 from tonnage.objects.field_errors import Errors
-from tonnage.objects.field_rules import unchanged_fields
+from tonnage.objects.field_rules import Rule, unchanged_fields
 from tonnage.objects.resources import Resource
 from tonnage.quantity import Quantity
 
@@ -55,6 +55,8 @@ class Strategy:
     """True if finalizers must have a domain and a slash: for all kinds but definitions and custom ones."""
     default_propagation: ClassVar[str] = ""
     """The propagation policy of a DELETE that states none: empty deletes dependents in the background."""
+    by_hand: ClassVar[Mapping[str, Rule]] = {}
+    """Rules of fields that no line can say: they apply at the field's line, after the line's own."""
     selectable: ClassVar[tuple[str, ...]] = ()
     """Field selectors beside metadata.name and metadata.namespace, named by the path of their field."""
     selected_at: ClassVar[Mapping[str, str]] = {}
@@ -70,7 +72,7 @@ class Strategy:
     @cached_property
     def declared(self) -> TypeRules:
         """The rules in the lines of this kind."""
-        return TypeRules(schema_of_resource(self.resource))
+        return TypeRules(schema_of_resource(self.resource), **self.by_hand)
 
     def default(self, doc: Doc) -> None:
         """Fill in, in place, the defaults that upstream sets whenever it decodes this kind."""

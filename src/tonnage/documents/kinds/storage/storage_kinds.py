@@ -30,33 +30,6 @@ DEFAULT_CLASS_ANNOTATION = "storageclass.kubernetes.io/is-default-class"
 _BETA_DEFAULT_CLASS_ANNOTATION = "storageclass.beta.kubernetes.io/is-default-class"
 
 
-class StorageClassStrategy(Strategy):
-    def validate(self, doc: Doc) -> Errors:
-        return _STORAGE_CLASS(doc, "")
-
-    def validate_update(self, new: Doc, old: Doc) -> Errors:
-        parameters = dict(sorted(new.get("parameters", {}).items())) or None
-        errors = self.validate(new) + rules.immutable("parameters", parameters, old.get("parameters"))
-        return errors + self.validate_immutable(new, old)
-
-    def warnings(self, new: Doc, old: Doc | None) -> list[str]:
-        terms = enumerate(new.get("allowedTopologies", []))
-        return [told for idx, term in terms for told in topology_term_warnings(term, f"allowedTopologies[{idx}]")]
-
-
-class VolumeAttributesClassStrategy(Strategy):
-    def validate(self, doc: Doc) -> Errors:
-        return _ATTRIBUTES_CLASS(doc, "")
-
-    def validate_update(self, new: Doc, old: Doc) -> Errors:
-        errors = [
-            forbidden(field, f"updates to {field} are forbidden.")
-            for field in ("driverName", "parameters")
-            if not same(new.get(field), old.get(field))
-        ]
-        return errors + self.validate(new)
-
-
 def _validate_driver(name: str, path: str) -> Errors:
     return rules.sentences(path, name.lower(), names.qualified_name(name.lower()))
 
@@ -83,15 +56,33 @@ def _validate_allowed_topologies(terms: list[Doc], path: str) -> Wrong:
         seen.add(asked)
 
 
-_STORAGE_CLASS = TypeRules(
-    "storage.StorageClass",
-    provisioner=_validate_driver,
-    parameters=_validate_parameters,
-    allowedTopologies=_validate_allowed_topologies,
-)
-_ATTRIBUTES_CLASS = TypeRules(
-    "storage.VolumeAttributesClass", driverName=_validate_driver, parameters=_validate_parameters
-)
+class StorageClassStrategy(Strategy):
+    by_hand: ClassVar[rules.Rules] = {
+        "provisioner": _validate_driver,
+        "parameters": _validate_parameters,
+        "allowedTopologies": _validate_allowed_topologies,
+    }
+
+    def validate_update(self, new: Doc, old: Doc) -> Errors:
+        parameters = dict(sorted(new.get("parameters", {}).items())) or None
+        errors = self.validate(new) + rules.immutable("parameters", parameters, old.get("parameters"))
+        return errors + self.validate_immutable(new, old)
+
+    def warnings(self, new: Doc, old: Doc | None) -> list[str]:
+        terms = enumerate(new.get("allowedTopologies", []))
+        return [told for idx, term in terms for told in topology_term_warnings(term, f"allowedTopologies[{idx}]")]
+
+
+class VolumeAttributesClassStrategy(Strategy):
+    by_hand: ClassVar[rules.Rules] = {"driverName": _validate_driver, "parameters": _validate_parameters}
+
+    def validate_update(self, new: Doc, old: Doc) -> Errors:
+        errors = [
+            forbidden(field, f"updates to {field} are forbidden.")
+            for field in ("driverName", "parameters")
+            if not same(new.get(field), old.get(field))
+        ]
+        return errors + self.validate(new)
 
 
 def default_class_for(claim: Doc, classes: list[Doc]) -> str | None:
