@@ -63,6 +63,7 @@ class Ledger(PromiseBook):
         return descending(self.promises(uid).values())
 
     def promised_by_class(self, objects: Sequence[CSIStorageCapacity], own: Collection[Key]) -> list[tuple[int, str]]:
+        """Siblings share their promises: a claim counts once, with the largest promise on any of them."""
         found: dict[Key, tuple[int, str]] = {}
         for uid in map(identity, objects):
             for each in self._charged_with(uid):
@@ -78,13 +79,7 @@ class Ledger(PromiseBook):
         return [promise for promise in self._records.of(CSIStorageCapacity, uid) if uid in promise.charged]
 
     def held(self, members: Sequence[CSIStorageCapacity], own: Collection[Key]) -> Sizes:
-        """Siblings share their promises: a claim counts once, with the largest promise on any of them."""
-        promised: dict[Key, int] = {}
-        for uid in map(identity, members):
-            for promise in self._charged_with(uid):
-                if promise.key not in own:
-                    promised[promise.key] = max(promise.charged[uid], promised.get(promise.key, 0))
-        return descending(promised.values())
+        return descending(size for size, _ in self.promised_by_class(members, own))
 
     def own_claims(self, claims: Iterable[PersistentVolumeClaim], group: Iterable[PersistentVolumeClaim]) -> list[Key]:
         return [claim.key for claim in claims if claim.selected_node]
