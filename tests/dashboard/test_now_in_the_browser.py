@@ -17,7 +17,7 @@ from tonnage.dashboard.status.keeper import StatusKeeper
 from tonnage.dashboard.status.overview import ClassRoom, Overview
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Node
-from tonnage.testing.builders import node
+from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import capacity, claim, storage_class
 
 GI = 1 << 30
@@ -139,6 +139,11 @@ async def test_when_nothing_is_wrong_it_says_so_and_since_when(serve, open_windo
     verdict = window.page.locator(".now-verdict")
     await expect(verdict).to_have_text("Nothing is wrong. It has been so for 60 min")
     await expect(window.page.locator(".trouble")).to_have_count(0)
+    young = pod("young", metadata={"creationTimestamp": rfc3339(shown_cluster.clock.now())})
+    shown_cluster.put(young)
+    await expect(verdict).to_have_text("Nothing is wrong. It has been so for 60 min; a pending pod counts after 30 s")
+    shown_cluster.remove(young)
+    await expect(verdict).to_have_text("Nothing is wrong. It has been so for 60 min")
     await shot(window.page, "now-well")
 
 

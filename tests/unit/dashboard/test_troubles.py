@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from status_rig import NIGHT, StatusRig, ago, lease, not_ready, provisioning_failed
 
 from tonnage.cli import cli
+from tonnage.dashboard.status.report import verdict
 from tonnage.dashboard.status.sight import KINDS, Trouble
 from tonnage.dashboard.status.troubles import SHOWN, folded
 from tonnage.faults import Fault
@@ -55,6 +56,15 @@ async def test_nothing_is_wrong_with_a_cluster_at_rest():
     rig = StatusRig()
     rig.put(claim("data", volume="pv-1"), volume("pv-1", on="a", claim="default/data"), pod_with("db", "data", on="a"))
     assert await rig.look() == []
+
+
+async def test_a_pod_that_is_pending_for_less_than_30_s_is_no_trouble_yet_and_it_says_so():
+    rig = StatusRig()
+    rig.put(claim("data"), waiting("db", "data", since_s=29))
+    assert await rig.look() == []
+    assert verdict(rig.keeper).plain == "Nothing is wrong; a pending pod counts after 30 s."
+    await rig.look(after_s=2)
+    assert verdict(rig.keeper).plain == "1 error"
 
 
 async def test_a_node_that_is_not_ready_comes_with_what_is_on_it():

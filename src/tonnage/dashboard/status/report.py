@@ -75,4 +75,5 @@ def verdict(keeper: StatusKeeper) -> Text:
     since = keeper.log.fine_since
     is_new = since is None or keeper.looked_at is None or (keeper.looked_at - since).total_seconds() < 1
     when = "" if is_new or since is None else f" since {rfc3339(since)}"
-    return text(f"Nothing is wrong{' that can be seen' if keeper.unseen else ''}{when}.", style="bold green")
+    soon = "; a pending pod counts after 30 s" if keeper.overview.pending else ""
+    return text(f"Nothing is wrong{' that can be seen' if keeper.unseen else ''}{when}{soon}.", style="bold green")

@@ -71,9 +71,11 @@ function showVerdict(element, answer) {
     return;
   }
   const words = answer.unseen.length ? "Nothing is wrong that can be seen" : "Nothing is wrong";
+  const soon = answer.overview.pending ? "; a pending pod counts after 30 s" : "";
   const age = element.querySelector("time");
-  if (age && element.firstChild.textContent.startsWith(words)) setAge(age, answer.fineSince);
-  else replace(element, `${words}. It has been so for `, ageOf(answer.fineSince));
+  const isSame = age && element.firstChild.textContent.startsWith(words) && (age.nextSibling?.textContent ?? "") === soon;
+  if (isSame) setAge(age, answer.fineSince);
+  else replace(element, `${words}. It has been so for `, ageOf(answer.fineSince), soon);
 }
 
 function showEnded(section, ended) {
