@@ -18,7 +18,7 @@ from tonnage.csi.errors import Code
 from tonnage.errors import TonnageError
 from tonnage.node.mounts import pod_volumes
 from tonnage.node.pods import worker
-from tonnage.objects.core_v1 import Pod
+from tonnage.objects.core_v1 import Node, Pod
 
 
 async def test_a_pod_that_runs_soon_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,10 +127,15 @@ async def test_a_pod_that_waits_is_said_to_be_created_when_no_others_are_written
     async with node_stage() as stage:
         await _ready_driver(stage)
         await stage.volume("data")
-        uid = (await stage.pod("db", "data")).uid
-        await eventually_async(lambda: _is(uid in stage.program.kubelets["node-1"].worker._progress))
+        await stage.pod("db", "data")
+        await eventually_async(lambda: _is_reported_in_use(stage))
         is_busy = False
         await eventually_async(lambda: _is_creating(stage, "db"))
+
+
+async def _is_reported_in_use(stage: NodeStage) -> bool:
+    """True once the node's first look at a pod's volumes has been written."""
+    return bool((await stage.client.get(Node, "node-1")).status.volumes_in_use)
 
 
 async def _ready_driver(stage: NodeStage) -> ScriptedDriver:
@@ -213,9 +218,8 @@ async def test_a_pod_that_goes_while_its_volumes_are_mounted_is_never_said_to_ru
                 await stage.client.patch(Pod, "default/db", failed, subresource="status")
             else:
                 await stage.client.delete(Pod, "default/db")
-            index = stage.program._index
-            uid = seen[0].uid
-            await eventually_async(lambda: _is(_goes(index.pod(uid))))
+            pods_here = stage.program.informers.of(Pod, field_selector="spec.nodeName!=")
+            await eventually_async(lambda: _is(_goes(pods_here.get("default/db"))))
             gate.set()
             await eventually_async(lambda: _is(driver.asked("NodeUnpublishVolume")))
         assert [each.status.phase for each in seen if each.status.phase == "Running"] == []
