@@ -12,8 +12,11 @@ from pathlib import Path
 from tonnage.cli import COMMANDS
 from tonnage.cli.forkserver import PROGRAMS, modules_of
 
-ON_REQUEST = ("tonnage.scheduler.open_telemetry", "tonnage.scheduler.recording_file", "tonnage.scheduling.recording")
-"""Loaded only by those who ask for traces or recordings."""
+ON_REQUEST = (
+    *("tonnage.scheduler.open_telemetry", "tonnage.scheduler.recording_file", "tonnage.scheduling.recording"),
+    *("tonnage.whatif.page", "tonnage.whatif.html.pages"),
+)
+"""Loaded only by those who ask for traces, for recordings, or for an answer as a page, which no program prints."""
 
 
 def test_every_program_that_is_loaded_ahead_is_a_command_that_is_there():
