@@ -286,6 +286,13 @@ def test_the_order_of_first_fit_is_not_known():
     assert (found["count"], found["atMost"]) == (2, 2)
 
 
+def test_the_fewest_with_first_fit_are_where_the_scheduler_cannot_help():
+    """Pools 200, 180 and 60. 20 and 180 to the 200: the next 180 is sent first, to the 180, and its 20 to the 60.
+    20 to the 180 and 180 to the 200: the next 180 has no room."""
+    found = answer(picking("first-fit", "200Gi, 180Gi, 60Gi") + two_claims(*KAFKA), "--workload", "sts/shop/db")
+    assert (found["count"], found["atMost"]) == (1, 2)
+
+
 IN_COMMON = """
 apiVersion: storage.k8s.io/v1
 kind: StorageClass

@@ -322,11 +322,20 @@ class PlayedCluster:
         return self._place(disk, free, order, claim)
 
     def _placed_in(self, disk: Disk, turns: Sequence[int], order: Sequence[int]) -> int:
-        """How many replicas a driver with this order of pools creates, if the claims come in these turns."""
-        free, count, here = list(disk.pools), 0, self._asked_of(disk)
+        """How many replicas a driver with this order of pools creates, if the claims come in these turns, or largest
+        first: the scheduler sends them one by one where the turns would leave one without room."""
+        storage, here = self.world.storage, self._asked_of(disk)
         claims = [claim for claim in self._in_turn(turns) if claim.key in here]
-        while claims and all(self._place(disk, free, order, claim) is not None for claim in claims):
-            count += 1
+        largest_first = sorted(claims, key=storage.taken_bytes, reverse=True)
+        pools, count = list(disk.pools), 0
+        while claims:
+            for sequence in (claims, largest_first):
+                left = list(pools)
+                if all(self._place(disk, left, order, claim) is not None for claim in sequence):
+                    break
+            else:
+                break
+            pools, count = left, count + 1
         return count
 
     def _in_turn(self, turns: Sequence[int]) -> list[PersistentVolumeClaim]:
