@@ -95,11 +95,8 @@ _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*|())(?:\.(?:[0-9]+|()))?(?:[eE][+-]?(?:
 _DIGITS_MISSING = ("in numeric literal", "after decimal point in numeric literal", "in exponent of numeric literal")
 _WORDS = {"t": "true", "f": "false", "n": "null"}
 _MAX_DEPTH = 10_000
-_VALUE, _KEY, _COLON = (
-    "looking for beginning of value",
-    "looking for beginning of object key string",
-    "after object key",
-)
+_VALUE, _COLON = "looking for beginning of value", "after object key"
+_KEY = "looking for beginning of object key string"
 _AFTER = {"}": "after object key:value pair", "]": "after array element", "": "after top-level value"}
 _STARTS = {
     _VALUE: '{["-0123456789tfn',

@@ -82,14 +82,9 @@ class CustomResourceDefinitionStrategy(Strategy):
         finalizers: list[str] = doc["metadata"].setdefault("finalizers", [])
         if CLEANUP_FINALIZER not in finalizers:
             finalizers.append(CLEANUP_FINALIZER)
-        definition_rules.set_condition(
-            doc,
-            "Terminating",
-            "True",
-            "InstanceDeletionPending",
-            "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
-            rfc3339(self.clock.now()),
-        )
+        told = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
+        now = rfc3339(self.clock.now())
+        definition_rules.set_condition(doc, "Terminating", "True", "InstanceDeletionPending", told, now)
 
 
 def _warnings(definition: Doc) -> list[str]:
@@ -155,13 +150,11 @@ def _approval_errors(new: Doc, old: Doc | None) -> Errors:
     if old is not None and state == _approval((dig(old, "metadata", "annotations") or {}).get(APPROVED, "")):
         return []
     path, see = f"metadata.annotations[{APPROVED}]", "see https://github.com/kubernetes/enhancements/pull/1111"
+    told = f'protected groups must have approval annotation "{APPROVED}"'
     if state == "missing":
-        return [required(path, f'protected groups must have approval annotation "{APPROVED}", {see}')]
+        return [required(path, f"{told}, {see}")]
     if state == "invalid":
-        told = (
-            f'protected groups must have approval annotation "{APPROVED}" with either a URL or a reason starting with'
-        )
-        return [invalid(path, said, f'{told} "unapproved", {see}')]
+        return [invalid(path, said, f'{told} with either a URL or a reason starting with "unapproved", {see}')]
     return []
 
 

@@ -100,9 +100,8 @@ def _validate_legacy(doc: Doc, *, strict: bool) -> Errors:
 
 
 def _at_most(limit: int) -> Rule:
-    return lambda text, at: (
-        [invalid(at, "", f"can have at most {limit} characters")] if len(text.encode()) > limit else []
-    )
+    told = f"can have at most {limit} characters"
+    return lambda text, at: [invalid(at, "", told)] if len(text.encode()) > limit else []
 
 
 def _unset(value: object, at: str) -> Errors:

@@ -108,10 +108,8 @@ def _validate_owners(owners: list[Doc], path: str) -> Wrong:
         if owner.get("controller"):
             current = f"{kind}/{owner.get('name', '')}"
             if controller:
-                told = (
-                    "Only one reference can have Controller set to true. "
-                    f'Found "true" in references for {controller} and {current}'
-                )
+                found = f'Found "true" in references for {controller} and {current}'
+                told = f"Only one reference can have Controller set to true. {found}"
                 shown = shown or [_in_struct_order(other) for other in owners]
                 yield invalid(path, shown, told)
             else:
