@@ -33,8 +33,7 @@ from tonnage.objects.small_groups import PodDisruptionBudget
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import default_configuration
-from tonnage.scheduling.engine.profiles import assemble
-from tonnage.scheduling.plugins.registry import add_indexes
+from tonnage.scheduling.engine.profiles import add_indexes, assemble
 from tonnage.scheduling.preemption.ranked_residents import DisruptionBudgets
 from tonnage.testing.builders import info, node
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class

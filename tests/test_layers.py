@@ -161,7 +161,7 @@ INNER_ROWS: dict[str, Rows] = {
         ("doctor", "drain", "fit"),
     ),
     "cli": (
-        ("commands", "completion", "forkserver", "options", "output"),
+        ("commands", "completion", "forkserver", "output"),
         ("about", "apiserver", "cluster_options", "fault", "flags"),
         ("running", "explain", "questions", "simulate", "status"),
         ("controllers", "csi_driver", "dashboard", "node", "node_scaler", "pools", "provisioner", "scheduler", "up"),

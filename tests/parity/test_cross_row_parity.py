@@ -19,10 +19,10 @@ from tonnage.objects.selectors import LabelSelector
 from tonnage.scheduling.cluster.cluster import Cluster, place
 from tonnage.scheduling.configuration.plugin_args import InterPodAffinityArgs, PodTopologySpreadArgs
 from tonnage.scheduling.decision.scheduling_cycle import Decider, Pipeline
+from tonnage.scheduling.engine.profiles import add_indexes
 from tonnage.scheduling.plugins.inter_pod_affinity import InterPodAffinity
 from tonnage.scheduling.plugins.pod_and_node import NodeAffinity
 from tonnage.scheduling.plugins.pod_topology_spread import PodTopologySpread
-from tonnage.scheduling.plugins.registry import add_indexes
 from tonnage.testing.builders import cluster_of, info, node, pod
 
 Doc = dict[str, Any]

@@ -15,9 +15,9 @@ import yaml
 
 from tonnage.documents.admission import resolve_priority
 from tonnage.documents.admit import admit
-from tonnage.documents.kinds.config import ConfigMapStrategy, NamespaceStrategy, SecretStrategy, ServiceAccountStrategy
 from tonnage.documents.kinds.event import EventStrategy, from_events_v1, to_events_v1
 from tonnage.documents.kinds.networking import ServiceStrategy
+from tonnage.documents.kinds.node import ConfigMapStrategy, NamespaceStrategy, SecretStrategy, ServiceAccountStrategy
 from tonnage.documents.kinds.pods.pod import PodStrategy
 from tonnage.documents.kinds.scheduling_kinds import (
     DeviceClassStrategy,

@@ -22,8 +22,7 @@ from tonnage.scheduling.cluster.cluster import Cluster, place
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.decision.scheduling_cycle import Decision
-from tonnage.scheduling.engine.profiles import Assembled, assemble
-from tonnage.scheduling.plugins.registry import add_indexes
+from tonnage.scheduling.engine.profiles import Assembled, add_indexes, assemble
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import (
     attachment,

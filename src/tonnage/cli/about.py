@@ -9,8 +9,7 @@ import click
 
 from tonnage import KUBERNETES_VERSION, __version__
 from tonnage.cli.completion import SHELLS, script
-from tonnage.cli.options import output_option
-from tonnage.cli.output import echo
+from tonnage.cli.output import echo, output_option
 
 
 @click.command()

@@ -19,18 +19,19 @@ from tonnage.apiserver.settings import (
     AuditSettings,
     authorization_mode,
 )
-from tonnage.cli.options import (
+from tonnage.cli.output import (
     COUNTED,
     FILE_PATH,
     FOLDER_PATH,
     PORT,
     duration,
+    echo,
     feature_gates,
     from_flags,
     logging_options,
+    say_all,
     setting,
 )
-from tonnage.cli.output import echo, say_all
 from tonnage.clock import SystemClock
 from tonnage.errors import TonnageError
 from tonnage.printable import printable

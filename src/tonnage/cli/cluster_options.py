@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tonnage.cli.completion import contexts, files, namespaces
-from tonnage.cli.options import EXISTING_FILE, FILE_PATH, F, Option, feature_gates, from_flags, options
-from tonnage.cli.output import say, say_all
+from tonnage.cli.output import EXISTING_FILE, FILE_PATH, F, Option, feature_gates, from_flags, options, say, say_all
 from tonnage.endpoints import ENDPOINTS_FILE_NAME, Endpoint, read_endpoints
 from tonnage.errors import TonnageError
 from tonnage.gates import Gates

@@ -10,16 +10,16 @@ import click
 
 from tonnage.cli.flags.endpoint_flags import check_endpoint, endpoint_options
 from tonnage.cli.flags.go_flags import Election, GoCommand, check_times, lease_place_options, lease_time_options, switch
-from tonnage.cli.options import (
+from tonnage.cli.output import (
     COUNTED,
     Flags,
     duration,
     feature_gates,
     from_flags,
     logging_options,
+    say_all,
     setting,
 )
-from tonnage.cli.output import say_all
 from tonnage.cli.running import (
     connected,
     connection_of,

@@ -19,21 +19,24 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from tonnage.cli.flags.go_flags import GoCommand, switch
-from tonnage.cli.options import (
+from tonnage.cli.output import (
     FILE_PATH,
     FOLDER_PATH,
     Flags,
     Parsed,
+    echo,
     feature_gates,
     from_flags,
     logging_options,
     max_volumes_option,
     output_option,
     pools_option,
+    say_all,
     setting,
+    written,
+    written_json,
     wrong_usage,
 )
-from tonnage.cli.output import echo, say_all, written, written_json
 from tonnage.cli.running import connected, connection_of, kubeconfig_option, run_until_signalled, say_ready
 from tonnage.clock import SystemClock
 from tonnage.csi.address import InvalidAddress, socket_path

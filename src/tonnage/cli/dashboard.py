@@ -21,8 +21,7 @@ import click
 from tonnage.cli.cluster_options import ClusterQuestion, live_cluster_options
 from tonnage.cli.flags.endpoint_flags import certificate_options, tls_of, tls_rules
 from tonnage.cli.flags.go_flags import FOLDER
-from tonnage.cli.options import EXISTING_FILE, PORT, Flags, logging_options, setting
-from tonnage.cli.output import say, say_all
+from tonnage.cli.output import EXISTING_FILE, PORT, Flags, logging_options, say, say_all, setting
 from tonnage.cli.running import run_until_signalled, say_ready
 from tonnage.cli.status import followed_status
 from tonnage.clock import SystemClock

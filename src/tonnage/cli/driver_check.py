@@ -18,8 +18,19 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from tonnage.cli.csi_driver import ENDPOINT
-from tonnage.cli.options import BYTES, DURATION, FILE_PATH, Parsed, duration, from_flags, output_option, setting
-from tonnage.cli.output import INTERRUPTED, say, write_answer
+from tonnage.cli.output import (
+    BYTES,
+    DURATION,
+    FILE_PATH,
+    INTERRUPTED,
+    Parsed,
+    duration,
+    from_flags,
+    output_option,
+    say,
+    setting,
+    write_answer,
+)
 from tonnage.clock import SystemClock
 from tonnage.errors import TonnageError
 from tonnage.printable import assembled, text

@@ -18,8 +18,16 @@ import click
 
 from tonnage.cli.cluster_options import ClusterQuestion, cluster_options
 from tonnage.cli.completion import files, pods, workloads
-from tonnage.cli.options import DOES_NOT_FIT, exit_code_option, output_option
-from tonnage.cli.output import INTERRUPTED, progress, say, say_all, write_answer
+from tonnage.cli.output import (
+    DOES_NOT_FIT,
+    INTERRUPTED,
+    exit_code_option,
+    output_option,
+    progress,
+    say,
+    say_all,
+    write_answer,
+)
 from tonnage.errors import TonnageError
 
 if TYPE_CHECKING:

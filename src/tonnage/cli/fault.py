@@ -12,8 +12,7 @@ from click.shell_completion import CompletionItem
 
 from tonnage.cli.commands import HintedUsageError, SuggestingGroup
 from tonnage.cli.completion import cluster_nodes
-from tonnage.cli.options import FILE_PATH, FOLDER_PATH, Option, output_option
-from tonnage.cli.output import columns, echo
+from tonnage.cli.output import FILE_PATH, FOLDER_PATH, Option, columns, echo, output_option
 from tonnage.errors import TonnageError, closest
 from tonnage.faults import FAULT_FILE_NAME, KINDS, Fault, FaultFile, InvalidFault, kind_of
 from tonnage.plane.settings import NoSuchNode, default_folder, require_node

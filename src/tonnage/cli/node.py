@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from tonnage.cli.options import (
+from tonnage.cli.output import (
     AT_LEAST_ONE,
     FILE_PATH,
     FOLDER_PATH,

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tonnage.cli.options import FILE_PATH, NOT_NEGATIVE, logging_options, setting
-from tonnage.cli.output import say_all
+from tonnage.cli.output import FILE_PATH, NOT_NEGATIVE, logging_options, say_all, setting
 from tonnage.cli.running import connected, connection_of, kubeconfig_option, run_until_signalled, say_ready
 from tonnage.gates import Gates
 from tonnage.nodescaler.node_pool import MAX_NODES

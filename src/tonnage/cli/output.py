@@ -1,4 +1,6 @@
-"""How commands print: the answer (as text, JSON or an HTML page) to stdout, notes and warnings to stderr.
+"""How commands print, and the options that several of them share, each with one spelling, default and help text.
+
+The answer (as text, JSON or an HTML page) goes to stdout, notes and warnings to stderr.
 
     with progress("placing replicas", total=500) as step:
         for replica in replicas:
@@ -14,14 +16,23 @@ import shutil
 import signal
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import fields
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar
 
 import click
 import msgspec
+from click.shell_completion import CompletionItem
 
+from tonnage import logs
+from tonnage.driver import node_pools
+from tonnage.errors import TonnageError
+from tonnage.gates import GateError, Gates
 from tonnage.printable import printable, printable_json, printable_lines, text
+from tonnage.quantity import InvalidQuantity, Quantity
 
 if TYPE_CHECKING:
     from tonnage.whatif.page import TextPage
@@ -145,3 +156,193 @@ def write_answer(
         from tonnage.whatif.page import TextPage
 
         written(lambda: show(TextPage(sys.stdout)))
+
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Option(Protocol):
+    def __call__(self, command: F, /) -> F: ...
+
+
+Flags = Mapping[str, Any]
+"""Parsed options by parameter name, as click passes them."""
+
+
+class Parsed(click.ParamType[T]):
+    """A value that `parse` reads from text. Its ValueError or TonnageError becomes a usage error."""
+
+    def __init__(self, name: str, parse: Callable[[str], T]) -> None:
+        self.name = name
+        self._parse = parse
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> T:
+        if not isinstance(value, str):
+            return value  # type: ignore[no-any-return]  # read already
+        try:
+            return self._parse(value)
+        except (ValueError, TonnageError) as exc:
+            self.fail(str(exc), param, ctx)
+
+
+def _duration(text: str) -> float:
+    from tonnage.clock import parse_duration  # imports asyncio, which `tonnage version` does not need
+
+    seconds = parse_duration(text)
+    if seconds is None:
+        raise ValueError(f'"{text}" is not a duration; write it like "50s", "1m30s" or "500ms"')
+    if seconds < 0:
+        raise ValueError(f'"{text}" is negative')
+    return seconds
+
+
+def _bytes(text: str) -> int:
+    try:
+        found = Quantity.parse(text).value()
+    except InvalidQuantity:
+        raise ValueError(f'"{text}" is not an amount of bytes; write it like "500Mi" or "1Gi"') from None
+    if found <= 0:
+        raise ValueError(f'"{text}" must be more than 0')
+    return found
+
+
+DURATION: Final = Parsed("duration", _duration)
+"""A duration as Go writes it (`50s`, `1m30s`, `1.5h`, `0`), in seconds."""
+BYTES: Final = Parsed("quantity", _bytes)
+"""A positive Kubernetes quantity of bytes, such as `1Gi`."""
+POOLS: Final = Parsed("pools", node_pools.parse_node_pools)
+COUNT: Final = Parsed("count", node_pools.parse_node_count)
+FILE_PATH: Final = click.Path(path_type=Path, dir_okay=False)
+FOLDER_PATH: Final = click.Path(path_type=Path, file_okay=False)
+EXISTING_FILE: Final = click.Path(path_type=Path, dir_okay=False, exists=True)
+PORT: Final = click.IntRange(0, 65535)
+COUNTED: Final = click.IntRange(min=0)
+AT_LEAST_ONE: Final = click.IntRange(min=1)
+NOT_NEGATIVE: Final = click.FloatRange(min=0.0)
+
+
+def setting(name: str, type: Any, default: Any, help: str, *, into: str = "", **more: Any) -> Option:
+    """An option whose help shows its default. `into` names the command's parameter if it differs from the flag."""
+    names = (name, into) if into else (name,)
+    return click.option(*names, type=type, default=default, show_default=True, help=help, **more)
+
+
+def duration(name: str, default: str, help: str) -> Option:
+    """An option that is a duration; `--some-wait` becomes the parameter `some_wait_s`, in seconds."""
+    return setting(name, DURATION, default, help, into=f"{name.removeprefix('--').replace('-', '_')}_s")
+
+
+def options(*each: Option) -> Option:
+    """Several options as one decorator, in the order of the help."""
+
+    def of(command: F) -> F:
+        for option in reversed(each):
+            command = option(command)
+        return command
+
+    return of
+
+
+def from_flags(settings: Callable[..., T], flags: Flags, **more: Any) -> T:
+    """Build a dataclass: fields named like a flag take its value, other fields come from `more`."""
+    names = (field.name for field in fields(settings))  # type: ignore[arg-type]  # a class of settings is a dataclass
+    return settings(**{name: flags[name] for name in names if name in flags} | more)
+
+
+def output_option(*forms: str) -> Option:
+    """The option -o; the first form is the default."""
+    return click.option(
+        "-o", "--output", type=click.Choice(forms), default=forms[0], show_default=True, help="Form of the answer."
+    )
+
+
+class _GatesType(click.ParamType[str]):
+    """`A=true,B=false`. The flag may be repeated; `gates_option` joins the values."""
+
+    name = "gates"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Complete gates that are not named yet, with the value that changes the default first."""
+        before, comma, last = incomplete.rpartition(",")
+        named = {each.partition("=")[0] for each in before.split(",")}
+        values = [
+            (f"{name}={value}", gate.meaning)
+            for name, gate in Gates.table().items()
+            if name not in named
+            for value in ("false", "true")
+        ]
+        return [CompletionItem(before + comma + text, help=told) for text, told in values if text.startswith(last)]
+
+
+def gates_option(parse: Callable[[str], Any], *, help: str) -> Option:
+    """--feature-gates, repeatable like pflag's maps. An unknown gate is a usage error."""
+
+    def joined(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> Any:
+        try:
+            return parse(",".join(each for each in value if each))
+        except GateError as exc:
+            told = f"{exc.message}; {exc.hint}" if exc.hint else exc.message
+            raise click.BadParameter(told, ctx, param) from exc
+
+    return click.option(
+        *("--feature-gates", "gates"),
+        type=_GatesType(),
+        multiple=True,
+        callback=joined,
+        metavar="A=true,B=false",
+        help=help,
+    )
+
+
+feature_gates: Final = gates_option(Gates.parse, help="Features to turn on or off; all of Tonnage's are on by default.")
+_LOGGING: Final = options(
+    setting("--logging-format", click.Choice(["text", "json"]), "text", "Format of log lines, which go to stderr."),
+    click.option("-v", "--v", "verbosity", type=COUNTED, default=0, help="Log level; more lines with a higher number."),
+)
+
+
+def logging_options(command: Callable[..., T]) -> Callable[..., T]:
+    """Add -v, --logging-format and the like. Logging is set up before the command begins."""
+
+    @wraps(command)
+    def logged(*, logging_format: Literal["text", "json"], verbosity: int, **flags: Any) -> T:
+        logs.configure(format=logging_format, verbosity=verbosity)
+        return command(**flags)
+
+    return _LOGGING(logged)
+
+
+# -- pools and attach slots of nodes (`driver/node_pools.py`): --pools 3x100Gi --pools node-2=2x50Gi --max-volumes 8 ---
+
+pools_option: Final = click.option(
+    "--pools",
+    type=POOLS,
+    multiple=True,
+    metavar="[NODE=]SIZES",
+    help="Pools of every node, or of one: 3x100Gi, or 100Gi,50Gi, or node-2=2x50Gi; may be repeated.",
+)
+max_volumes_option: Final = click.option(
+    "--max-volumes",
+    type=COUNT,
+    multiple=True,
+    metavar="[NODE=]N",
+    help="Attach limit of every node, or of one; 0 is no limit; may be repeated.",
+)
+
+
+@contextmanager
+def wrong_usage() -> Iterator[None]:
+    """Turn a ValueError in the block into a usage error."""
+    try:
+        yield
+    except ValueError as exc:
+        raise click.UsageError(str(exc)) from exc
+
+
+DOES_NOT_FIT = 3
+"""--exit-code's exit code when a pod or replica does not fit."""
+
+
+def exit_code_option(told: str) -> Option:
+    return click.option("--exit-code", is_flag=True, help=told)

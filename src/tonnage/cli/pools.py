@@ -11,8 +11,7 @@ import click
 
 from tonnage.cli.completion import driver_names
 from tonnage.cli.flags.go_flags import GoCommand, switch
-from tonnage.cli.options import Flags, Parsed, duration, from_flags, logging_options, setting
-from tonnage.cli.output import echo
+from tonnage.cli.output import Flags, Parsed, duration, echo, from_flags, logging_options, setting
 from tonnage.cli.running import (
     endpoint_of,
     kubeconfig_option,

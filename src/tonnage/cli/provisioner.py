@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from tonnage.cli.flags.go_flags import GoCommand, switch
-from tonnage.cli.options import (
+from tonnage.cli.output import (
     AT_LEAST_ONE,
     NOT_NEGATIVE,
     Flags,
@@ -22,9 +22,9 @@ from tonnage.cli.options import (
     from_flags,
     gates_option,
     logging_options,
+    say_all,
     setting,
 )
-from tonnage.cli.output import say_all
 from tonnage.cli.running import (
     endpoint_of,
     kubeconfig_option,

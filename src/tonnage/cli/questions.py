@@ -21,15 +21,21 @@ import click
 from tonnage.cli.cluster_options import ClusterQuestion, cluster_options, file_options, followed_cluster_options
 from tonnage.cli.completion import files, workloads
 from tonnage.cli.completion import nodes as node_values
-from tonnage.cli.options import (
+from tonnage.cli.output import (
     DOES_NOT_FIT,
     DURATION,
     FILE_PATH,
+    INTERRUPTED,
     exit_code_option,
     output_option,
+    progress,
+    say,
+    say_all,
     setting,
+    shown_status,
+    write_answer,
+    written,
 )
-from tonnage.cli.output import INTERRUPTED, progress, say, say_all, shown_status, write_answer, written
 from tonnage.clock import SystemClock
 from tonnage.printable import printable_lines
 from tonnage.whatif.fit import MOST

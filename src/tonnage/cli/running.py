@@ -30,8 +30,7 @@ import click
 
 from tonnage.cli.flags import endpoint_flags
 from tonnage.cli.flags.go_flags import FILE, LEASE_TIMES, Election
-from tonnage.cli.options import AT_LEAST_ONE, NOT_NEGATIVE, Flags, Option, duration, options, setting, wrong_usage
-from tonnage.cli.output import echo
+from tonnage.cli.output import AT_LEAST_ONE, NOT_NEGATIVE, Flags, Option, duration, echo, options, setting, wrong_usage
 from tonnage.clock import SystemClock
 from tonnage.serving.process_memory import memory_kept_level
 

@@ -24,8 +24,7 @@ from tonnage.cli.flags.go_flags import (
     version_flag,
 )
 from tonnage.cli.flags.scheduler_flags import configured, kube_scheduler_options, removed_options
-from tonnage.cli.options import BYTES, Flags, feature_gates, logging_options, setting
-from tonnage.cli.output import say, say_all
+from tonnage.cli.output import BYTES, Flags, feature_gates, logging_options, say, say_all, setting
 from tonnage.cli.running import (
     connected,
     connection_of,

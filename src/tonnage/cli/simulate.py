@@ -10,8 +10,17 @@ from typing import TYPE_CHECKING
 import click
 
 from tonnage.cli.cluster_options import ClusterQuestion, cluster_options
-from tonnage.cli.options import FILE_PATH, output_option, setting
-from tonnage.cli.output import INTERRUPTED, interruptible, progress, say, say_all, write_answer
+from tonnage.cli.output import (
+    FILE_PATH,
+    INTERRUPTED,
+    interruptible,
+    output_option,
+    progress,
+    say,
+    say_all,
+    setting,
+    write_answer,
+)
 from tonnage.whatif.simulate.presets import PRESETS
 
 if TYPE_CHECKING:

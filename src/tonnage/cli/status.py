@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tonnage.cli.cluster_options import ClusterQuestion, status_options
-from tonnage.cli.options import FOLDER_PATH, output_option
-from tonnage.cli.output import columns, echo, say, write_answer
+from tonnage.cli.output import FOLDER_PATH, columns, echo, output_option, say, write_answer
 from tonnage.clock import SystemClock
 from tonnage.quantity import Quantity
 

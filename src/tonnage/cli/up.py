@@ -24,7 +24,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from tonnage.cli.commands import HintedUsageError
-from tonnage.cli.options import (
+from tonnage.cli.output import (
     BYTES,
     COUNT,
     EXISTING_FILE,
@@ -32,13 +32,16 @@ from tonnage.cli.options import (
     NOT_NEGATIVE,
     POOLS,
     PORT,
+    columns,
     duration,
+    echo,
     feature_gates,
     from_flags,
     logging_options,
+    say_all,
     setting,
+    shown_status,
 )
-from tonnage.cli.output import columns, echo, say_all, shown_status
 from tonnage.cli.running import run_until_signalled, say_ready
 from tonnage.clock import SystemClock
 from tonnage.driver.node_pools import by_node, pools_by_node

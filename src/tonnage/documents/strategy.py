@@ -178,3 +178,20 @@ def keep(new: Doc, old: Doc, field: str) -> None:
         new[field] = copy(old[field])
     else:
         new.pop(field, None)
+
+
+def set_condition(doc: Doc, condition: Doc, *, now: str) -> None:
+    """Replace the condition of this type, as UpdatePodCondition; its time becomes `now` if its status changes."""
+    conditions = doc.setdefault("status", {}).setdefault("conditions", [])
+    for idx, was in enumerate(conditions):
+        if was.get("type") == condition["type"]:
+            is_same = was.get("status") == condition["status"]
+            since = was.get("lastTransitionTime") if is_same else now
+            conditions[idx] = {**condition, "lastTransitionTime": since} if since else dict(condition)
+            return
+    conditions.append({**condition, "lastTransitionTime": now})
+
+
+def has_condition(doc: Doc, kind: str, status: str = "True") -> bool:
+    conditions = doc.get("status", {}).get("conditions", ())
+    return any(item.get("type") == kind and item.get("status") == status for item in conditions)

@@ -277,7 +277,7 @@ class Plugin(ABC):
         """Called once, before the plugin is used."""
 
     def indexes(self) -> Iterable[type]:
-        """The indexes that this plugin reads by `Cluster.index`; plugins/registry.py adds them."""
+        """The indexes that this plugin reads by `Cluster.index`; engine/profiles.py adds them."""
         return ()
 
     def counters(self) -> Iterable[PluginCounter]:

@@ -14,7 +14,7 @@ from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.meta import Object
 from tonnage.scheduling.cluster.cluster import Cluster, place
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.plugins.registry import add_indexes
+from tonnage.scheduling.engine.profiles import add_indexes
 
 Doc = dict[str, Any]
 

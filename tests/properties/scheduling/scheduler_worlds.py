@@ -18,7 +18,7 @@ from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.scheduling.cluster.cluster import Cluster, place
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.plugins.registry import add_indexes
+from tonnage.scheduling.engine.profiles import add_indexes
 
 GPU, FPGA, HUGE = "example.com/gpu", "other.example/fpga", "hugepages-2Mi"
 

@@ -17,7 +17,7 @@ from tonnage.objects.meta import StampedMeta
 from tonnage.objects.storage_v1 import CSIDriver, StorageClass
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.plugins.registry import add_indexes
+from tonnage.scheduling.engine.profiles import add_indexes
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.testing.builders import pod
 from tonnage.testing.storage_builders import capacity, driver, storage_class

@@ -21,9 +21,8 @@ from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import default_configuration
 from tonnage.scheduling.configuration.plugin_args import DefaultPreemptionArgs
 from tonnage.scheduling.decision.scheduling_cycle import Decider, Pipeline
-from tonnage.scheduling.engine.profiles import assemble
+from tonnage.scheduling.engine.profiles import add_indexes, assemble
 from tonnage.scheduling.framework import PostFilterResult
-from tonnage.scheduling.plugins.registry import add_indexes
 from tonnage.scheduling.preemption.preemption import Preemption
 from tonnage.scheduling.preemption.ranked_residents import DisruptionBudgets
 from tonnage.scheduling.queue.scheduling_queue import SchedulingQueue

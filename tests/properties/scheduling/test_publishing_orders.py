@@ -24,7 +24,7 @@ from tonnage.clock import rfc3339
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.plugins.registry import add_indexes
+from tonnage.scheduling.engine.profiles import add_indexes
 from tonnage.scheduling.volumes.bind_volumes import asking_for
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.testing.builders import node

@@ -19,7 +19,7 @@ from tonnage.objects.core_v1 import PersistentVolumeClaim
 from tonnage.objects.requirements import NodeSelector
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.plugins.registry import add_indexes
+from tonnage.scheduling.engine.profiles import add_indexes
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
 from tonnage.testing.builders import pod
 

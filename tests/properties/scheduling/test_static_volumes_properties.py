@@ -23,7 +23,7 @@ from tonnage.objects.requirements import NodeSelectorTerm
 from tonnage.quantity import Quantity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Rows, row_numbers
-from tonnage.scheduling.plugins.registry import add_indexes
+from tonnage.scheduling.engine.profiles import add_indexes
 from tonnage.scheduling.volumes.static_volumes import StaticVolumes
 from tonnage.testing.builders import Doc, node
 from tonnage.testing.storage_builders import claim, volume

@@ -14,7 +14,7 @@ from tonnage.objects.core_v1 import PersistentVolume
 from tonnage.objects.meta import Object
 from tonnage.objects.storage_v1 import CSIStorageCapacity, StorageClass
 from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.plugins.registry import add_indexes
+from tonnage.scheduling.engine.profiles import add_indexes
 from tonnage.scheduling.volumes.hints import TopologyKeys
 from tonnage.testing.storage_builders import capacity, storage_class, volume
 

@@ -35,9 +35,9 @@ from tonnage.scheduling.configuration.plugin_args import (
 )
 from tonnage.scheduling.configuration.plugin_args_rules import UtilizationShapePoint
 from tonnage.scheduling.decision.scheduling_cycle import Decider, Pipeline
+from tonnage.scheduling.engine.profiles import add_indexes
 from tonnage.scheduling.framework import SKIP, Cycle, Judgement
 from tonnage.scheduling.plugins.pod_and_node import NodeUnschedulable
-from tonnage.scheduling.plugins.registry import add_indexes
 from tonnage.scheduling.plugins.volume_binding import Notes, VolumeBinding
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.demand import Demand, VolumePlan

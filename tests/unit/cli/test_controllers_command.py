@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from tonnage.cli.controllers import controllers
-from tonnage.cli.options import DURATION
+from tonnage.cli.output import DURATION
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from tonnage.cli.commands import HintedUsageError
 from tonnage.cli.flags.go_flags import GoCommand
 from tonnage.cli.flags.scheduler_flags import REMOVED
-from tonnage.cli.options import Flags
+from tonnage.cli.output import Flags
 from tonnage.cli.scheduler import scheduler
 from tonnage.scheduler.configuration_file import load_configuration
 from tonnage.scheduling.configuration.configuration import Configuration

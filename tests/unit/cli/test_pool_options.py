@@ -6,7 +6,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from tonnage.cli.options import COUNT, POOLS, max_volumes_option, pools_option, wrong_usage
+from tonnage.cli.output import COUNT, POOLS, max_volumes_option, pools_option, wrong_usage
 from tonnage.driver.node_pools import PerNode, by_node, pools_by_node
 
 NODES = ("node-1", "node-2", "node-3")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.documents.kinds.config import NamespaceStrategy, SecretStrategy, finalize
 from tonnage.documents.kinds.event import EventStrategy
 from tonnage.documents.kinds.networking import ServiceStrategy
+from tonnage.documents.kinds.node import NamespaceStrategy, SecretStrategy, finalize
 from tonnage.documents.kinds.scheduling_kinds import ResourceSliceStrategy
 from tonnage.documents.kinds.workloads.apps import ControllerRevisionStrategy, ReplicaSetStrategy, StatefulSetStrategy
 from tonnage.errors import Invalid

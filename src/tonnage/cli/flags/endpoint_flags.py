@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from tonnage.cli.flags.go_flags import FILE, FOLDER, ignored, refused, switch, texts
-from tonnage.cli.options import DURATION, PORT, Flags, Option, from_flags, options, setting
+from tonnage.cli.output import DURATION, PORT, Flags, Option, from_flags, options, setting
 from tonnage.client.delegated_access import OPEN_PATHS, OpenPaths
 from tonnage.clock import Clock, SystemClock
 from tonnage.errors import TonnageError

@@ -20,8 +20,7 @@ import click
 
 from tonnage import __version__
 from tonnage.cli.commands import HintedUsageError
-from tonnage.cli.options import DURATION, Option, options
-from tonnage.cli.output import echo
+from tonnage.cli.output import DURATION, Option, echo, options
 
 if TYPE_CHECKING:
     from tonnage.scheduling.configuration.configuration import LeaderElection

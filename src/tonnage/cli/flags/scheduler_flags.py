@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from tonnage.cli.flags.go_flags import check_times, ignored, refused, switch
-from tonnage.cli.options import COUNTED, DURATION, Flags, options, setting
+from tonnage.cli.output import COUNTED, DURATION, Flags, options, setting
 
 if TYPE_CHECKING:
     from tonnage.scheduling.configuration.configuration import Configuration, LeaderElection

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from tonnage.documents.custom.schema_rules import openapi_schema_errors
-from tonnage.documents.subresources import has_condition
+from tonnage.documents.strategy import has_condition
 from tonnage.objects.document import Doc, copy, dig, same
 from tonnage.objects.field_errors import Errors, Wrong, duplicate, invalid, required, too_many
 

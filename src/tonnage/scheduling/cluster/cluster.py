@@ -7,7 +7,7 @@
 An event changes the rows it affects and notes them in `changes` (and in `node_changes` if the node itself changed): so
 a decision knows what it may reuse. An update of nothing that plugins read is no change. Pods on an unknown node wait in
 `orphans`, invisible, until the node comes. Observers hear of every pod that comes and goes; they and everything else
-derived from the cluster are its indexes (plugins/registry.py).
+derived from the cluster are its indexes (engine/profiles.py).
 
 Selectors are answered for all rows at once, from the label columns; `objects/requirements.py` and
 `objects/selectors.py` have the rules for one node.
@@ -160,7 +160,7 @@ class Cluster:
         try:
             return self._indexes[kind]  # type: ignore[no-any-return]  # by its own type
         except KeyError:
-            raise LookupError(f"no {kind.__name__} is kept for this cluster: plugins/registry.py adds them") from None
+            raise LookupError(f"no {kind.__name__} is kept for this cluster: engine/profiles.py adds them") from None
 
     def add_index(self, index: object) -> None:
         """Add an index under its type. Raises ValueError if there is one already."""

@@ -48,9 +48,8 @@ from tonnage.scheduling.engine.attempt import (
 )
 from tonnage.scheduling.engine.event_handlers import EventHandlers
 from tonnage.scheduling.engine.held_room import EngineNominations, HeldCapacity
-from tonnage.scheduling.engine.profiles import Assembled, EngineWaking, assemble
+from tonnage.scheduling.engine.profiles import INDEXES, Assembled, EngineWaking, add_indexes, assemble
 from tonnage.scheduling.framework import Code, EventToRecord, PostFilterPlugin, Status
-from tonnage.scheduling.plugins.registry import INDEXES, add_indexes
 from tonnage.scheduling.plugins.volume_binding import VolumeBinding
 from tonnage.scheduling.preemption.preemption import DefaultPreemption
 from tonnage.scheduling.preemption.ranked_residents import DisruptionBudgets

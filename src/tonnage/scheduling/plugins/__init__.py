@@ -1,1 +1,1 @@
-"""The plugins of kube-scheduler, one file each, judging all nodes at once. `registry.py` knows them by name."""
+"""The plugins of kube-scheduler, one file each, judging all nodes at once. `engine/profiles.py` knows them by name."""

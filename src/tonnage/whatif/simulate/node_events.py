@@ -17,7 +17,7 @@ import msgspec
 from tonnage.behaviour.nodes.node_lifecycle_plan import stay_s
 from tonnage.behaviour.workloads.pod_states import Find, guards, with_true_status
 from tonnage.clock import rfc3339
-from tonnage.documents.subresources import judge_eviction
+from tonnage.documents.kinds.scheduling_kinds import judge_eviction
 from tonnage.errors import ApiError
 from tonnage.objects import codec
 from tonnage.objects.core_v1 import Node, PersistentVolume, Pod, is_out_of_use

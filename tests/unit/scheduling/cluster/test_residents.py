@@ -22,7 +22,7 @@ from tonnage.scheduling.cluster.pod_matching import (
     Requirements,
     requirements_of,
 )
-from tonnage.scheduling.plugins.registry import add_indexes
+from tonnage.scheduling.engine.profiles import add_indexes
 from tonnage.scheduling.spread import residents
 from tonnage.scheduling.spread.residents import CarriedTerms, Residents, RowCounts
 from tonnage.testing.builders import cluster_of, info, node, pod

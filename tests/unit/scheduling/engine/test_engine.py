@@ -13,8 +13,8 @@ from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.configuration.profile_plugins import KnownPlugin
 from tonnage.scheduling.engine.attempt import AttemptStage, EngineHooks, EngineSettings
 from tonnage.scheduling.engine.engine import Engine
+from tonnage.scheduling.engine.profiles import INDEXES, add_indexes
 from tonnage.scheduling.framework import Code, Cycle, PermitPlugin, Plugin, ReservePlugin, Status, unschedulable
-from tonnage.scheduling.plugins.registry import INDEXES, add_indexes
 from tonnage.scheduling.queue.queues import QueueName
 from tonnage.scheduling.queue.waiting_pods import QueuedPod
 from tonnage.testing.builders import cluster_of, node, pod

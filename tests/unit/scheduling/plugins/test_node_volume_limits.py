@@ -16,10 +16,10 @@ from tonnage.scheduling.cluster.cluster import Cluster, place
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import Storage, VolumeId, id_of_claim
 from tonnage.scheduling.decision.scheduling_cycle import Decider, Decision, Pipeline
+from tonnage.scheduling.engine.profiles import add_indexes
 from tonnage.scheduling.framework import SKIP as NOTHING_TO_SAY
 from tonnage.scheduling.framework import Cycle
 from tonnage.scheduling.plugins.node_volume_limits import NodeVolumeLimits
-from tonnage.scheduling.plugins.registry import add_indexes
 from tonnage.scheduling.volumes.attach import attached_volumes
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.testing.builders import Doc, node, pod

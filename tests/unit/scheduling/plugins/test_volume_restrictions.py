@@ -14,10 +14,10 @@ from tonnage.scheduling.cluster.cluster import Cluster, place
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.answers import Diagnosis
 from tonnage.scheduling.decision.scheduling_cycle import Decider, Pipeline
+from tonnage.scheduling.engine.profiles import add_indexes
 from tonnage.scheduling.events import ActionType, EventResource
 from tonnage.scheduling.framework import SKIP as NOTHING_TO_SAY
 from tonnage.scheduling.framework import Cycle
-from tonnage.scheduling.plugins.registry import add_indexes
 from tonnage.scheduling.plugins.volume_constraints import VolumeRestrictions
 from tonnage.testing.builders import Doc, node, pod
 from tonnage.testing.storage_builders import claim, pod_with

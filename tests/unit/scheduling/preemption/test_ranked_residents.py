@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from examples_tried import tries
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import CPU, MEMORY, PODS, PodInfo
-from tonnage.scheduling.plugins.registry import add_indexes
+from tonnage.scheduling.engine.profiles import add_indexes
 from tonnage.scheduling.preemption.ranked_residents import NO_POD, RankedResidents, started_at
 from tonnage.scheduling.preemption.victims import importance
 from tonnage.testing.builders import info, node

@@ -19,7 +19,7 @@ from tonnage.objects.storage_v1 import (
 )
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.plugins.registry import add_indexes
+from tonnage.scheduling.engine.profiles import add_indexes
 from tonnage.scheduling.volumes.bind_volumes import asking_for
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
 from tonnage.testing.storage_builders import capacity, claim, pod_with

@@ -6,7 +6,7 @@ from typing import Any
 
 from tonnage.objects.core_v1 import PersistentVolume
 from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.plugins.registry import add_indexes
+from tonnage.scheduling.engine.profiles import add_indexes
 from tonnage.scheduling.volumes.volume_reach import MIGRATED_PLUGINS, reachable, reaches
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import csi_node, volume

@@ -10,7 +10,7 @@ from ledger_rig import NODE_1, NODE_2, LedgerRig, bound, written
 
 from tonnage.clock import rfc3339
 from tonnage.objects.core_v1 import PersistentVolume
-from tonnage.scheduling.plugins.registry import add_indexes
+from tonnage.scheduling.engine.profiles import add_indexes
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.testing.storage_builders import DRIVER, capacity, claim, storage_class, volume
 

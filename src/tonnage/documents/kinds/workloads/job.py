@@ -16,8 +16,7 @@ from tonnage.documents.kinds.workloads.job_rules import (
     validate_pod_failure_policy,
     validate_success_policy,
 )
-from tonnage.documents.strategy import Generation, Strategy, keep
-from tonnage.documents.subresources import has_condition
+from tonnage.documents.strategy import Generation, Strategy, has_condition, keep
 from tonnage.documents.validation.internal_form import internal
 from tonnage.documents.validation.metadata import validate_label_selector
 from tonnage.documents.validation.type_rules import TypeRules

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from tonnage.documents.subresources import has_condition
+from tonnage.documents.strategy import has_condition
 from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects import field_rules as rules
 from tonnage.objects.document import Doc, same
