@@ -97,14 +97,10 @@ class AnnotationWriter:
                 **({"annotations": dict(wanted)} if wanted else {}),
             },
         }
-        try:
-            await self._client.patch(
-                type(found), found.key, patch, patch_type="apply", field_manager=manager_of(on_behalf_of), force=force
-            )
-        except TonnageError:
-            self._metrics.wrote(kind, "failed")
-            raise
-        self._metrics.wrote(kind, "written" if wanted else "taken-away")
+        applied = self._client.patch(
+            type(found), found.key, patch, patch_type="apply", field_manager=manager_of(on_behalf_of), force=force
+        )
+        await self._counted(applied, "written" if wanted else "taken-away", kind)
         _log.info("Annotated" if wanted else "Annotations taken away", object=f"{kind} {found.key}", annotations=wanted)
 
     async def create(self, doc: Doc) -> None:
@@ -119,13 +115,13 @@ class AnnotationWriter:
             await self._counted(self._client.delete(CSIStorageCapacity, found.key, uid=found.uid), "deleted")
             _log.info("Deleted", object=f"CSIStorageCapacity {found.key}", class_name=found.storage_class_name, why=why)
 
-    async def _counted(self, call: Awaitable[object], result: str) -> None:
+    async def _counted(self, call: Awaitable[object], result: str, kind: str = "CSIStorageCapacity") -> None:
         try:
             await call
         except TonnageError:
-            self._metrics.wrote("CSIStorageCapacity", "failed")
+            self._metrics.wrote(kind, "failed")
             raise
-        self._metrics.wrote("CSIStorageCapacity", result)
+        self._metrics.wrote(kind, result)
 
 
 MOST_TOLD = 20
