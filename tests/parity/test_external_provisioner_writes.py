@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from support.scheduling_sight import promised
 from support.virtual_clock import VirtualClock
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
@@ -38,7 +39,7 @@ def test_a_promise_ends_with_the_write_that_makes_its_volume_and_its_figure_know
     for write in case["writes"]:
         storage_write(storage, case, write)
         ledger.catch_up()
-        assert [each // GI for each in ledger.promised("kube-system-fast-node-1")] == write["promised"], write
+        assert [each // GI for each in promised(ledger, "kube-system-fast-node-1")] == write["promised"], write
     assert cluster.clock.monotonic() == 0, "no clock ended anything"
 
 

@@ -12,6 +12,7 @@ from ledger_model import LedgerModel
 from reservation_world import CLASS_OF, TIMEOUT_S, TOPOLOGIES, ReservationMachine, pod_names, seldom
 
 from examples_tried import tries
+from support.scheduling_sight import next_expiry_at, promised, promises
 from tonnage.objects.core_v1 import Event, ObjectReference
 from tonnage.objects.meta import StampedMeta
 from tonnage.objects.storage_v1 import CSIDriver, StorageClass
@@ -147,15 +148,15 @@ class LedgerMachine(ReservationMachine):
         self.ledger.catch_up()
         expected = self.model.promises()
         uids = {*self.answers, *expected, *(each.uid for each in self.storage.capacities.values())}
-        found = {uid: dict(self.ledger.promises(uid)) for uid in uids if self.ledger.promises(uid)}
+        found = {uid: dict(promises(self.ledger, uid)) for uid in uids if promises(self.ledger, uid)}
         assert found == expected
         assert {promise.key for promise in self.ledger._records} == set(self.model.records)
         for uid, of_object in found.items():
-            assert self.ledger.promised(uid) == tuple(sorted(of_object.values(), reverse=True))
+            assert promised(self.ledger, uid) == tuple(sorted(of_object.values(), reverse=True))
         holds = {(hold.uid, hold.claims[0]): hold.bytes for hold in self.ledger.holds()}
         assert holds == {(uid, key): size for uid, each in expected.items() for key, size in each.items()}
         waits = [each.wait_s + TIMEOUT_S for each in self.model.records.values() if each.wait_s is not None]
-        assert self.ledger.next_expiry_at() == min(waits, default=None)
+        assert next_expiry_at(self.ledger) == min(waits, default=None)
         if is_told:
             differing = {uid for uid in uids if self.answers.get(uid) != found.get(uid)}
             assert differing <= self.changed

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from examples_tried import tries
+from support.scheduling_sight import in_flight, in_flight_events
 from support.virtual_clock import VirtualClock
 from tonnage.objects.core_v1 import Pod
 from tonnage.scheduling.cluster.pod_info import PodInfo
@@ -453,7 +454,7 @@ class QueueMachine(RuleBasedStateMachine):
             for record in self.at("active", "backoff", "pool")
         ]
         assert sorted(found) == sorted(wanted)
-        assert sorted(each.name for each in self.queue.in_flight()) == sorted(
+        assert sorted(each.name for each in in_flight(self.queue)) == sorted(
             record.pod.name for record in self.at("flight")
         )
 
@@ -482,7 +483,7 @@ class QueueMachine(RuleBasedStateMachine):
     @invariant()
     def no_event_is_kept_for_nobody(self) -> None:
         if not self.at("flight"):
-            assert self.queue.in_flight_events == 0
+            assert in_flight_events(self.queue) == 0
 
 
 TestQueue = QueueMachine.TestCase

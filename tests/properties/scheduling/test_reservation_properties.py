@@ -15,6 +15,7 @@ from hypothesis.stateful import invariant, rule
 from reservation_world import CLASS_OF, TIMEOUT_S, ReservationMachine, pod_names
 
 from examples_tried import tries
+from support.scheduling_sight import next_expiry_at
 from tonnage.objects.core_v1 import PersistentVolumeClaim
 from tonnage.objects.requirements import NodeSelector
 from tonnage.scheduling.cluster.cluster import Cluster
@@ -179,7 +180,7 @@ class ReservationsMachine(ReservationMachine):
         assert found.ended == self.model.ended
         assert found.reservations_total == self.count
         waits = [each.bound_s + TIMEOUT_S for each in records.values() if each.bound_s is not None]
-        assert found.next_expiry_at() == min(waits, default=None)
+        assert next_expiry_at(found) == min(waits, default=None)
         gone = {uid for uid, was in self.is_reserved.items() if was and not is_reserved.get(uid, False)}
         come = {uid for uid, is_now in is_reserved.items() if is_now and not self.is_reserved.get(uid, False)}
         assert gone | come <= self.changed

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from volume_twins import Outcome, Rules, Seen
 
 from examples_tried import tries
+from support.scheduling_sight import promises
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass
@@ -469,7 +470,7 @@ class StorageCluster:
                 return {}
             ledger = cluster.index(Ledger)
             ledger.catch_up()
-            return dict(ledger.promises(identity(each)))
+            return dict(promises(ledger, identity(each)))
 
         return Seen(
             self.nodes,

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from scheduler_volume_rig import SchedulerRig
 
+from support.scheduling_sight import in_flight
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.events import EVERY_EVENT, QUEUE
 from tonnage.scheduling.framework import (
@@ -268,7 +269,7 @@ async def plays(case: str, nonsense: Any) -> None:
         assert "default/good" in rig.bound
         is_harmless = method in ("post_bind", "counters")
         assert ("default/bad" in rig.bound) is is_harmless
-        untidy = (len(rig.assumed), len(rig.waiting), rig.slots.taken, rig.slots.resting, rig.queue.in_flight())
+        untidy = (len(rig.assumed), len(rig.waiting), rig.slots.taken, rig.slots.resting, in_flight(rig.queue))
         assert untidy == (0, 0, 0, 0, [])
         # What was kept for a pod that is bound stays kept, as the plugin has it.
         assert Keeper.kept == KeeperBehind.kept == set(rig.bound)

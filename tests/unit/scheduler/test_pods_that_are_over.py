@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from scheduler_volume_rig import SchedulerRig
 
+from support.scheduling_sight import in_flight
 from tonnage.errors import Timeout
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.storage_v1 import CSIStorageCapacity
@@ -73,7 +74,7 @@ def assert_quiet(rig: SchedulerRig, *, claims_written: int = 0) -> None:
     assert [key for key, _ in rig.writes] == ["default/data", "default/log"][:claims_written]
     assert rig.bound == {} and rig.conditions == [] and rig.events == []
     untidy = (len(rig.waits), len(rig.waiting), rig.slots.taken, rig.slots.resting, len(rig.assumed))
-    assert untidy == (0, 0, 0, 0, 0) and rig.queue.in_flight() == []
+    assert untidy == (0, 0, 0, 0, 0) and in_flight(rig.queue) == []
     # The claims that were written keep what they asked for: their volumes are being made.
     kept = {key for each in rig.pages.reservations() for key in each["claims"]}
     assert kept <= {key for key, _ in rig.writes}
@@ -191,7 +192,7 @@ async def test_a_pod_that_ends_while_another_takes_the_last_slot_is_not_tried(en
         rig.hold.set()
         await rig.settle(1.0)
         assert not loop.done() and set(rig.bound) == {"default/slow", "default/next"}
-        assert rig.writes == [] and rig.queue.in_flight() == []
+        assert rig.writes == [] and in_flight(rig.queue) == []
 
 
 @ENDS

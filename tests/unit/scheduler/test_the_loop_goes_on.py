@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from scheduler_volume_rig import SchedulerRig
 
+from support.scheduling_sight import in_flight
 from tonnage.testing.builders import node, pod
 
 
@@ -26,7 +27,7 @@ class Breaks:
 
 
 def assert_tidy(rig: SchedulerRig) -> None:
-    untidy = (len(rig.assumed), len(rig.waiting), rig.slots.taken, rig.slots.resting, rig.queue.in_flight())
+    untidy = (len(rig.assumed), len(rig.waiting), rig.slots.taken, rig.slots.resting, in_flight(rig.queue))
     assert untidy == (0, 0, 0, 0, [])
 
 

@@ -362,15 +362,6 @@ class SchedulingQueue:
     def pods_in(self, queue: queues.QueueName) -> list[QueuedPod]:
         return list(self._queues.pods_in(queue))
 
-    def in_flight(self) -> list[Pod]:
-        """The newest versions of the pods being tried, in the order they were popped."""
-        return [flight.info.pod for flight in self._in_flight.values()]
-
-    @property
-    def in_flight_events(self) -> int:
-        """The events that the oldest pod in flight is judged by."""
-        return len(next(iter(self._in_flight.values())).events) if self._in_flight else 0
-
     def get(self, pod: Pod) -> QueuedPod | None:
         """The waiting pod; None if it is in flight or not known."""
         return self._queues.get(uid_of(pod))

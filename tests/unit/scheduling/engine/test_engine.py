@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from support.scheduling_sight import in_flight_events
 from support.virtual_clock import VirtualClock
 from tonnage.objects.meta import Object
 from tonnage.scheduling.configuration.configuration import parse
@@ -128,7 +129,7 @@ def test_a_refresh_that_ends_a_reservation_wakes_a_pod_once():
     engine.update(before, capacity("fast", "a", "80Gi"))
     assert popped(engine).pod.name == "second" and engine.pop() is None
     assert seen == ["second: storage.k8s.io/CSIStorageCapacityUpdate", "second: PopFromBackoffQ"]
-    assert engine.queue.in_flight_events == 1, "the event is kept once for the pod that is being tried"
+    assert in_flight_events(engine.queue) == 1, "the event is kept once for the pod that is being tried"
 
 
 def test_capacity_that_is_let_go_without_an_event_of_its_own_wakes_who_waits():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from support.scheduling_sight import in_flight
 from support.virtual_clock import VirtualClock
 from tonnage.objects.core_v1 import Pod
 from tonnage.scheduling.cluster.pod_info import PodInfo
@@ -102,4 +103,4 @@ class QueueRig:
         for queue in QueueName:
             if any(queued.uid == pod.uid for queued in self.queue.pods_in(queue)):
                 return str(queue)
-        return "in flight" if any(each.uid == pod.uid for each in self.queue.in_flight()) else "unknown"
+        return "in flight" if any(each.uid == pod.uid for each in in_flight(self.queue)) else "unknown"

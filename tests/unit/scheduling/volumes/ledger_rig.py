@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from support.scheduling_sight import promised
 from support.virtual_clock import VirtualClock
 from tonnage.clock import rfc3339
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
@@ -86,7 +87,7 @@ class LedgerRig:
 
     def gibs(self, uid: str = NODE_1) -> list[int]:
         self.ledger.catch_up()
-        return [size // GI for size in self.ledger.promised(uid)]
+        return [size // GI for size in promised(self.ledger, uid)]
 
     def wait(self, seconds: float) -> None:
         self.clock.advance(seconds)

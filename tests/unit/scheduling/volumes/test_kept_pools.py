@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 from ledger_rig import GI, LedgerRig, bound, made, written
 
+from support.scheduling_sight import next_expiry_at, promised
 from support.virtual_clock import VirtualClock
 from tonnage.clock import rfc3339
 from tonnage.objects.storage_v1 import (
@@ -130,7 +131,7 @@ def test_when_pools_come_the_figure_has_not_fallen() -> None:
 def test_an_object_made_anew_shows_a_volume_only_if_its_pools_were_told_after_it(rig: LedgerRig) -> None:
     rig.storage.remove(rig.storage.capacities["kube-system/fast-node-1"])
     rig.clock.advance(5)
-    for at_s, promised in ((30, [20]), (64, [])):
+    for at_s, gibs in ((30, [20]), (64, [])):
         new = kept("100Gi", "100Gi,100Gi", at_s, rig)
         metadata = {
             "uid": f"anew-{at_s}",
@@ -138,7 +139,7 @@ def test_an_object_made_anew_shows_a_volume_only_if_its_pools_were_told_after_it
             "creationTimestamp": rfc3339(rig.clock.now()),
         }
         rig.put(capacity("fast", "node-1", "100Gi", metadata=metadata))
-        assert rig.gibs(f"anew-{at_s}") == promised
+        assert rig.gibs(f"anew-{at_s}") == gibs
 
 
 def test_the_clock_ends_it_all_the_same(rig: LedgerRig) -> None:
@@ -159,7 +160,7 @@ def test_five_pods_that_come_together_are_not_all_sent_to_the_same_pool() -> Non
         rig.clock.advance(1)
         rig.put(kept(f"{99 - number}Gi", "100Gi,100Gi", 0, rig))
     assert rig.gibs() == [20, 20, 20, 20, 20]
-    assert sum(rig.ledger.promised("kube-system-fast-node-1")) == 100 * GI
+    assert sum(promised(rig.ledger, "kube-system-fast-node-1")) == 100 * GI
 
 
 # -- a program that is gone -------------------------------------------------------------------------------------------
@@ -195,7 +196,7 @@ def test_a_timeout_of_nothing_does_not_look_without_a_pause(rig: LedgerRig) -> N
     rig.put(kept("100Gi", "100Gi,100Gi", 0, rig, **checked(rig, 40)))
     rig.ledger.reserve(rig.storage.capacities["kube-system/fast-node-1"], rig.pod("web", "data"), [], 0.0)
     rig.wait(70)
-    next_s = rig.ledger.next_expiry_at()
+    next_s = next_expiry_at(rig.ledger)
     assert next_s is not None
     assert next_s > rig.clock.monotonic()
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from ledger_rig import GI, NODE_1, NODE_2, ZONE, LedgerRig, bound, written
 
+from support.scheduling_sight import next_expiry_at, promised, promises
 from support.virtual_clock import VirtualClock
 from tonnage.scheduling.volumes.bind_volumes import asking_for
 from tonnage.scheduling.volumes.reservations.holds import Hold
@@ -50,8 +51,8 @@ def test_promises_are_told_largest_first_and_by_claim(rig: LedgerRig) -> None:
     rig.reserve(rig.pod("small", "a", size="5Gi"))
     rig.reserve(rig.pod("large", "b", size="50Gi"))
     assert rig.gibs() == [50, 5]
-    assert rig.ledger.promises(NODE_1) == {"default/a": 5 * GI, "default/b": 50 * GI}
-    assert rig.ledger.promises("unknown") == {}
+    assert promises(rig.ledger, NODE_1) == {"default/a": 5 * GI, "default/b": 50 * GI}
+    assert promises(rig.ledger, "unknown") == {}
 
 
 def test_five_pods_are_promised_at_once(rig: LedgerRig) -> None:
@@ -62,7 +63,7 @@ def test_five_pods_are_promised_at_once(rig: LedgerRig) -> None:
 
 def test_a_quantity_is_promised_in_whole_bytes_rounded_up(rig: LedgerRig) -> None:
     rig.reserve(rig.pod("web", "data", size="1500m"))
-    assert rig.ledger.promised(NODE_1) == (2,)
+    assert promised(rig.ledger, NODE_1) == (2,)
 
 
 def test_a_claim_that_does_not_say_how_much_promises_nothing(rig: LedgerRig) -> None:
@@ -237,7 +238,7 @@ def test_a_hold_says_who_since_when_and_why(rig: LedgerRig) -> None:
 
 def test_listeners_find_the_change_made(rig: LedgerRig) -> None:
     seen: list[tuple[int, ...]] = []
-    rig.ledger.on_change.append(lambda uid: seen.append(rig.ledger.promised(uid)))
+    rig.ledger.on_change.append(lambda uid: seen.append(promised(rig.ledger, uid)))
     rig.put(written("data"))
     rig.put(claim("data", "20Gi"))
     assert seen == [(20 * GI,), ()]
@@ -251,7 +252,7 @@ def test_nothing_is_kept_of_promises_that_ended(rig: LedgerRig) -> None:
         rig.refresh()
     rig.refresh()  # the same figure again: it was measured after the one before it was written
     ledger = rig.ledger
-    assert list(ledger._records) == [] and not ledger._records._by_tag and ledger.next_expiry_at() is None
+    assert list(ledger._records) == [] and not ledger._records._by_tag and next_expiry_at(ledger) is None
 
 
 def test_reservations_and_what_a_refresh_ends_of_them_are_counted(rig: LedgerRig) -> None:

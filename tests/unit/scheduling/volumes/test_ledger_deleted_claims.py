@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 from ledger_rig import NODE_1, NODE_2, LedgerRig, bound, made, marked, written
 
+from support.scheduling_sight import next_expiry_at
 from tonnage.objects.storage_v1 import INCLUDED_CLAIMS
 from tonnage.scheduling.volumes.bind_volumes import asking_for
 from tonnage.testing.storage_builders import capacity, claim, volume
@@ -36,7 +37,7 @@ def test_it_ends_when_the_volume_is_deleted_and_the_figure_is_true_again(rig: Le
     rig.released.clear()
     rig.storage.volumes.remove("pv-data")
     assert rig.gibs() == [] and rig.released == [NODE_1]
-    assert rig.ledger.next_expiry_at() is None
+    assert next_expiry_at(rig.ledger) is None
 
 
 def test_it_ends_when_the_object_shows_the_volume(rig: LedgerRig) -> None:

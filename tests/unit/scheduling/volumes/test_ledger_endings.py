@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from ledger_rig import NODE_1, NODE_2, ZONE, LedgerRig, bound, made, marked, written
 
+from support.scheduling_sight import next_expiry_at
 from tonnage.clock import rfc3339
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.volumes.bind_volumes import asking_for
@@ -45,7 +46,7 @@ def test_a_promise_ends_when_the_object_is_refreshed_after_the_claim_was_bound(r
     rig.refresh()
     assert rig.gibs() == []
     assert (rig.changed, rig.released) == ([NODE_1], [NODE_1])
-    assert rig.ledger.next_expiry_at() is None
+    assert next_expiry_at(rig.ledger) is None
 
 
 def including(*claims: str, node_name: str = "node-1") -> CSIStorageCapacity:
@@ -211,7 +212,7 @@ def test_a_promise_that_counts_for_nothing_ends_like_any_other(rig: LedgerRig) -
     rig.refresh()
     rig.put(driver())
     assert rig.gibs() == []
-    assert rig.ledger.next_expiry_at() is None
+    assert next_expiry_at(rig.ledger) is None
 
 
 def test_the_same_version_told_again_is_no_refresh(rig: LedgerRig) -> None:
@@ -237,13 +238,13 @@ def test_without_a_refresh_a_promise_ends_a_timeout_after_it_was_bound(rig: Ledg
     rig.wait(3600)
     assert rig.gibs() == [20]
     rig.put(bound("data"))
-    assert rig.ledger.next_expiry_at() == 3660
+    assert next_expiry_at(rig.ledger) == 3660
     rig.wait(59.5)
     assert rig.gibs() == [20]
     rig.wait(0.5)
     assert rig.gibs() == []
     assert rig.released[-1:] == [NODE_1]
-    assert rig.ledger.next_expiry_at() is None
+    assert next_expiry_at(rig.ledger) is None
 
 
 def test_each_promise_lasts_as_long_as_the_profile_of_its_pod_has_it(rig: LedgerRig) -> None:
@@ -256,7 +257,7 @@ def test_each_promise_lasts_as_long_as_the_profile_of_its_pod_has_it(rig: Ledger
         rig.ledger.reserve(room, rig.pod(f"web-{name}", name, size=size), [written(name, size)], timeout_s)
         rig.put(bound(name, size))
     rig.put(written("nobodys", "3Gi"), bound("nobodys", "3Gi"))
-    assert rig.ledger.next_expiry_at() == 30
+    assert next_expiry_at(rig.ledger) == 30
     rig.wait(30)
     assert rig.gibs() == [3, 2]
     rig.wait(269)
@@ -365,7 +366,7 @@ def test_a_claim_first_seen_bound_is_a_promise_if_its_volume_is_young(rig: Ledge
     rig.put(bound("data"))
     assert rig.gibs() == [20]
     # 60 - 10 = 50 s are left.
-    assert rig.ledger.next_expiry_at() == 50
+    assert next_expiry_at(rig.ledger) == 50
 
 
 def test_a_bound_claim_is_not_promised_again_once_its_object_showed_it(rig: LedgerRig) -> None:
@@ -382,7 +383,7 @@ def test_a_claim_that_is_bound_no_more_is_promised_anew(rig: LedgerRig) -> None:
     rig.put(written("data"))
     rig.wait(3600)
     assert rig.gibs() == [20]
-    assert rig.ledger.next_expiry_at() is None
+    assert next_expiry_at(rig.ledger) is None
 
 
 def test_a_claim_that_asks_for_more_promises_more_and_for_less_releases_something(rig: LedgerRig) -> None:
@@ -457,9 +458,9 @@ def test_an_affinity_that_is_withdrawn_again_makes_the_rebuild_wait_again() -> N
 def test_no_clock_ends_a_rebuild_but_that_after_its_end() -> None:
     rig = rebuilt_rig()
     rig.wait(86_400)
-    assert rig.gibs() == [20] and rig.ledger.next_expiry_at() is None
+    assert rig.gibs() == [20] and next_expiry_at(rig.ledger) is None
     rig.put(volume("pv-data", "20Gi", on="node-1", claim="default/data"))
-    assert rig.ledger.next_expiry_at() == 86_400 + 60
+    assert next_expiry_at(rig.ledger) == 86_400 + 60
     rig.wait(60)
     assert rig.gibs() == []
     rig.put(bound("data", node_name="node-1"))
@@ -496,7 +497,7 @@ def test_a_rebuild_whose_attempt_failed_is_no_promise() -> None:
     rig = rebuilt_rig()
     rig.storage.claims.restore("default/data")
     assert (rig.gibs(NODE_1), rig.gibs(NODE_2)) == ([], [])
-    assert rig.ledger.next_expiry_at() is None
+    assert next_expiry_at(rig.ledger) is None
 
 
 def test_a_rebuild_that_was_written_stands_though_the_attempt_failed() -> None:

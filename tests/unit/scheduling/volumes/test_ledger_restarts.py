@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 from ledger_rig import GI, NODE_1, NODE_2, ZONE, LedgerRig, bound, made, marked, written
 
+from support.scheduling_sight import next_expiry_at, promised
 from tonnage.clock import rfc3339
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.testing.builders import node
@@ -38,7 +39,7 @@ def test_after_a_restart_a_young_volume_counts_for_the_rest_of_its_time(down: Le
     down.put(bound("data"), made("data", down, age_s=45))
     assert down.gibs() == [20]
     # 60 - 45 = 15 s are left.
-    assert down.ledger.next_expiry_at() == 1015
+    assert next_expiry_at(down.ledger) == 1015
     down.wait(15)
     assert down.gibs() == []
 
@@ -59,7 +60,7 @@ def test_after_a_restart_old_volumes_and_those_without_a_date_promise_nothing(do
 def test_a_volume_from_the_future_is_just_made(down: LedgerRig) -> None:
     down.put(bound("data"), made("data", down, age_s=-5))
     assert down.gibs() == [20]
-    assert down.ledger.next_expiry_at() == 60
+    assert next_expiry_at(down.ledger) == 60
 
 
 def test_a_longer_timeout_finds_the_volumes_that_were_too_old_before(down: LedgerRig) -> None:
@@ -71,7 +72,7 @@ def test_a_longer_timeout_finds_the_volumes_that_were_too_old_before(down: Ledge
     assert down.gibs() == [20]
     assert down.changed == [NODE_1]
     # 300 - 100 = 200 s are left.
-    assert down.ledger.next_expiry_at() == 1200
+    assert next_expiry_at(down.ledger) == 1200
 
 
 def test_a_longer_timeout_promises_nothing_that_figures_showed(rig: LedgerRig) -> None:
@@ -190,8 +191,8 @@ def test_names_are_lost_in_a_restart_and_promises_are_not(rig: LedgerRig) -> Non
     rig.put(written("data"))
     fresh = Ledger(rig.cluster)
     # Nobody knows any more which of the two was meant: both are charged.
-    assert fresh.promised(ZONE) == (20 * GI,)
-    assert fresh.promised(NODE_1) == (20 * GI,)
+    assert promised(fresh, ZONE) == (20 * GI,)
+    assert promised(fresh, NODE_1) == (20 * GI,)
     assert [(hold.pod, hold.claims) for hold in fresh.holds_on(ZONE)] == [("", ("default/data",))]
 
 

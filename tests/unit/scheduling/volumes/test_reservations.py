@@ -10,6 +10,7 @@ from datetime import timedelta
 
 import pytest
 
+from support.scheduling_sight import next_expiry_at
 from support.virtual_clock import VirtualClock
 from tonnage.objects.core_v1 import PersistentVolumeClaim
 from tonnage.objects.storage_v1 import CSIStorageCapacity
@@ -124,7 +125,7 @@ def test_scheduler_restart_has_no_reservations(rig: ReservationsRig) -> None:
     fresh = Reservations(rig.cluster)
     assert not fresh.is_reserved(rig.room)
     assert fresh.holds() == []
-    assert fresh.next_expiry_at() is None
+    assert next_expiry_at(fresh) is None
 
 
 def test_first_decision_reserves_and_second_sees_reserved(rig: ReservationsRig) -> None:
@@ -364,7 +365,7 @@ def test_a_reservation_does_not_expire_while_a_claim_is_unbound(rig: Reservation
     rig.bind("a")
     rig.wait(3600)
     assert rig.is_reserved
-    assert rig.reservations.next_expiry_at() is None
+    assert next_expiry_at(rig.reservations) is None
 
 
 def test_a_reservation_expires_a_timeout_after_the_last_claim_was_bound(rig: ReservationsRig) -> None:
@@ -374,7 +375,7 @@ def test_a_reservation_expires_a_timeout_after_the_last_claim_was_bound(rig: Res
     rig.wait(10)
     rig.bind("b")
     # Bound at 20 s, and 60 s on top of that.
-    assert rig.reservations.next_expiry_at() == 80
+    assert next_expiry_at(rig.reservations) == 80
     rig.wait(59.5)
     assert rig.is_reserved
     rig.wait(0.5)
@@ -382,7 +383,7 @@ def test_a_reservation_expires_a_timeout_after_the_last_claim_was_bound(rig: Res
     assert rig.causes() == {"timeout": 1}
     assert rig.reservations.resets_total == 0
     assert rig.released == [rig.room.metadata.resource_version]
-    assert rig.reservations.next_expiry_at() is None
+    assert next_expiry_at(rig.reservations) is None
 
 
 def test_news_of_a_bound_claim_does_not_prolong_the_wait(rig: ReservationsRig) -> None:
@@ -390,17 +391,17 @@ def test_news_of_a_bound_claim_does_not_prolong_the_wait(rig: ReservationsRig) -
     rig.bind("data")
     rig.wait(30)
     rig.bind("data")
-    assert rig.reservations.next_expiry_at() == 60
+    assert next_expiry_at(rig.reservations) == 60
 
 
 def test_a_claim_that_is_bound_no_more_stops_the_wait(rig: ReservationsRig) -> None:
     rig.reserve(rig.pod("web", "data"))
     rig.bind("data")
     rig.storage.put(claim("data", "20Gi", selected_node="node-1"))
-    assert rig.reservations.next_expiry_at() is None
+    assert next_expiry_at(rig.reservations) is None
     rig.wait(60)
     rig.bind("data")
-    assert rig.reservations.next_expiry_at() == 120
+    assert next_expiry_at(rig.reservations) == 120
 
 
 def test_a_lost_claim_does_not_keep_the_others_from_expiring(rig: ReservationsRig) -> None:
@@ -409,7 +410,7 @@ def test_a_lost_claim_does_not_keep_the_others_from_expiring(rig: ReservationsRi
     rig.wait(5)
     rig.storage.remove(rig.claim("default/b"))
     assert rig.is_reserved
-    assert rig.reservations.next_expiry_at() == 65
+    assert next_expiry_at(rig.reservations) == 65
 
 
 def rebuild(rig: ReservationsRig, *others: str) -> PodInfo:
@@ -425,7 +426,7 @@ def rebuild(rig: ReservationsRig, *others: str) -> PodInfo:
 def test_neither_the_clock_nor_a_refresh_ends_a_rebuild_under_way(rig: ReservationsRig) -> None:
     rebuild(rig)
     rig.wait(86_400)
-    assert rig.is_reserved and rig.reservations.next_expiry_at() is None
+    assert rig.is_reserved and next_expiry_at(rig.reservations) is None
     assert [hold.why for hold in rig.reservations.holds()] == ["waits for its volumes to be rebuilt"]
     rig.refresh()
     assert rig.is_reserved
@@ -435,7 +436,7 @@ def test_after_a_rebuild_the_wait_for_a_refresh_begins(rig: ReservationsRig) -> 
     rebuild(rig)
     rig.wait(100)
     rig.storage.put(volume("pv-data", "20Gi", on="node-1", claim="default/data"))
-    assert rig.is_reserved and rig.reservations.next_expiry_at() == 160
+    assert rig.is_reserved and next_expiry_at(rig.reservations) == 160
     assert [hold.why for hold in rig.reservations.holds()] == [
         "its volumes are rebuilt; waits for the object to be refreshed"
     ]
@@ -501,9 +502,9 @@ def test_a_rebuild_refused_after_its_room_went_leaves_the_wait_for_a_refresh_to_
     rebuild_two(rig)
     rig.refresh(free="10Gi")
     rig.storage.put(volume("pv-logs", "20Gi", on="node-1", claim="default/logs"))
-    assert rig.is_reserved and rig.reservations.next_expiry_at() is None
+    assert rig.is_reserved and next_expiry_at(rig.reservations) is None
     rig.storage.put(attachment("va", "pv-data", "node-1", error="no pool has room"))
-    assert rig.is_reserved and rig.reservations.next_expiry_at() == 60
+    assert rig.is_reserved and next_expiry_at(rig.reservations) == 60
     rig.refresh(free="10Gi")
     assert rig.causes() == {"refresh": 1}
 

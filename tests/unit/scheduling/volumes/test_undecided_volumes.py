@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from ledger_rig import NODE_1, NODE_2, LedgerRig, bound, written
 
+from support.scheduling_sight import next_expiry_at
 from tonnage.clock import rfc3339
 from tonnage.objects.core_v1 import PersistentVolume
 from tonnage.scheduling.engine.profiles import add_indexes
@@ -149,4 +150,4 @@ def test_a_restarted_scheduler_finds_young_ones_again() -> None:
     assert rig.gibs() == [20, 20]
     rig.wait(40)
     assert rig.gibs() == []
-    assert add_indexes(rig.cluster).index(Ledger).next_expiry_at() is None
+    assert next_expiry_at(add_indexes(rig.cluster).index(Ledger)) is None

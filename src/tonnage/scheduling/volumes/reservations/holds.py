@@ -330,10 +330,6 @@ class CapacityHolds(ABC):
         """The longest timeout of all profiles: it applies to holds without a known pod."""
         return max(self._profile_timeouts, default=DEFAULT_TIMEOUT_S)
 
-    def next_expiry_at(self) -> float | None:
-        """When `expire` has something to do, in the clock's monotonic seconds."""
-        return min((end_s for end_s, _ in self._ends()), default=None)
-
     # -- calls for a pod ----------------------------------------------------------------------------------------------
 
     def tell_timeout(self, timeout_s: float) -> None:
@@ -371,14 +367,14 @@ class CapacityHolds(ABC):
     def expire(self, now_s: float) -> None:
         """End holds that are overdue at `now_s` of the monotonic clock."""
         self.catch_up()
-        for end_s, record in sorted(self._ends(), key=lambda end: end[0]):
+        for end_s, record in sorted(self.timeouts(), key=lambda end: end[0]):
             if end_s <= now_s and self._is_unchecked(record):
                 record.waits_since_s = now_s + AGAIN_S
             elif end_s <= now_s:
                 self._end(record, TIMEOUT)
         self._tell()
 
-    def _ends(self) -> list[tuple[float, Any]]:
+    def timeouts(self) -> list[tuple[float, Any]]:
         """When the running timeouts end, with their records."""
         running = [(record.waits_since_s, record) for record in self._records if record.waits_since_s is not None]
         longest_s = self.longest_timeout_s

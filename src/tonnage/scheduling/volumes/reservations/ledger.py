@@ -58,10 +58,6 @@ class Ledger(PromiseBook):
 
     # -- asking -------------------------------------------------------------------------------------------------------
 
-    def promised(self, uid: str) -> Sizes:
-        """The bytes promised of an object, largest first."""
-        return descending(self.promises(uid).values())
-
     def promised_by_class(self, objects: Sequence[CSIStorageCapacity], own: Collection[Key]) -> list[tuple[int, str]]:
         """Siblings share their promises: a claim counts once, with the largest promise on any of them."""
         found: dict[Key, tuple[int, str]] = {}
@@ -70,10 +66,6 @@ class Ledger(PromiseBook):
                 if each.key not in own:
                     found[each.key] = max((each.charged[uid], each.claim.class_name), found.get(each.key, (0, "")))
         return list(found.values())
-
-    def promises(self, uid: str) -> Mapping[Key, int]:
-        """The promised bytes of an object by claim."""
-        return {promise.key: promise.charged[uid] for promise in self._charged_with(uid)}
 
     def _charged_with(self, uid: str) -> list[Promise]:
         return [promise for promise in self._records.of(CSIStorageCapacity, uid) if uid in promise.charged]
