@@ -1,7 +1,7 @@
 """What is wrong with a cluster now, worst first, and how it came to be: rules, the line above them, and history.
 
     sight.py        what the rules see: rows, objects, leases
-    node_rules.py, storage_rules.py, program_rules.py      nodes and pods; volumes, figures, classes; who is silent
+    running_rules.py, storage_rules.py      nodes, programs and pods; volumes, figures and classes
     troubles.py     all rules, one list, worst first
     overview.py     the line above the list
     history.py      samples for charts, and when each trouble began

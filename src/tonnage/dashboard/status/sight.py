@@ -19,20 +19,46 @@ from tonnage.objects.meta import Key
 from tonnage.objects.small_groups import Lease
 from tonnage.whatif.doctor.facts import Severity
 
-_NAMES: Final = {
-    Severity.ERROR: """
-        api-server-away node-not-ready scheduler-silent driver-silent provisioner-silent capacity-missing
-        volume-left-behind claim-lost volume-refused pod-half-made pod-not-starting pod-terminating pods-pending
-    """,
-    Severity.WARNING: """
-        scheduler-not-asked lease-not-renewed driver-unregistered figures-stale class-nearly-full
-        capacity-missing-on-node rebuild-stuck volume-slow volume-not-deleted attach-refused attach-limit-exceeded
-        selected-node-gone claim-of-missing-class
-    """,
-    Severity.INFO: "node-cordoned",
+KINDS: Final = {
+    "api-server-away": (Severity.ERROR, "The API server does not answer"),
+    "node-not-ready": (Severity.ERROR, "{} is not ready"),
+    "scheduler-silent": (Severity.ERROR, "Scheduler {} is not running"),
+    "driver-silent": (Severity.ERROR, "Driver {} does not answer"),
+    "provisioner-silent": (Severity.ERROR, "{who} is not running"),
+    "capacity-missing": (Severity.ERROR, "Class {} has no capacity object"),
+    "volume-left-behind": (Severity.ERROR, "Volume {} is out of reach"),
+    "claim-lost": (Severity.ERROR, "{} has lost its volume"),
+    "volume-refused": (Severity.ERROR, "The volume of {} is refused{where}"),
+    "pod-half-made": (Severity.ERROR, "{} has only some of its volumes"),
+    "pod-not-starting": (Severity.ERROR, "{} does not start on {node}"),
+    "pod-terminating": (Severity.ERROR, "{} does not end"),
+    "pods-pending": (Severity.ERROR, "{}{others} pending"),
+    "scheduler-not-asked": (Severity.WARNING, "The scheduler does not answer"),
+    "lease-not-renewed": (Severity.WARNING, "{who} is not running"),
+    "driver-unregistered": (Severity.WARNING, "Driver {} is on no node"),
+    "figures-stale": (Severity.WARNING, "Figures of class {}{where} may be wrong"),
+    "class-nearly-full": (Severity.WARNING, "Class {} is nearly full"),
+    "capacity-missing-on-node": (Severity.WARNING, "Class {} has no capacity on some nodes"),
+    "rebuild-stuck": (Severity.WARNING, "The volume of {} does not arrive"),
+    "volume-slow": (Severity.WARNING, "{what}"),
+    "volume-not-deleted": (Severity.WARNING, "{what} {} is not deleted"),
+    "attach-refused": (Severity.WARNING, "Attachment {} is refused"),
+    "attach-limit-exceeded": (Severity.WARNING, "{} has more volumes attached than it allows"),
+    "selected-node-gone": (Severity.WARNING, "The volume of {} is to be made on a node that is gone"),
+    "claim-of-missing-class": (Severity.WARNING, "Claim {} asks for a class that does not exist"),
+    "node-cordoned": (Severity.INFO, "{} is cordoned"),
 }
-KINDS: Final = {name: severity for severity, names in _NAMES.items() for name in names.split()}
-"""Every kind of trouble, worst first, with its severity. Names that `doctor` has too mean the same there."""
+"""Every kind of trouble, worst first, with its severity and its headline, in which {} is the object's key. Names that
+`doctor` has too mean the same there."""
+
+_COMMANDS: Final = {
+    "api-server-away": "kubectl get --raw /readyz",
+    "scheduler-not-asked": "kubectl get leases -A",
+    "scheduler-silent": "kubectl get leases -A",
+    "driver-silent": "kubectl get events -A --field-selector reason=ProvisioningFailed",
+    "class-nearly-full": "kubectl get csistoragecapacities -A",
+}
+"""Commands of kinds for which describing the object says little."""
 
 _PLURALS: Final = {
     "Node": "node",
@@ -91,24 +117,26 @@ class Sight:
 
 
 def trouble(
+    name: str,
     kind: str,
-    about: str,
-    headline: str,
+    key: Key,
     meaning: str,
-    command: str,
     *,
+    command: str = "",
     since: datetime | None = None,
     count: int = 1,
+    **words: str,
 ) -> Trouble:
-    """A trouble of a kind of `KINDS`."""
-    severity = KINDS[kind]
+    """A trouble of `KINDS` with an object of this kind; `words` are those of its headline. By default the command
+    describes the object."""
+    severity, headline = KINDS[name]
     return Trouble(
         severity=severity.value,
-        kind=kind,
-        object=about,
-        headline=headline,
+        kind=name,
+        object=f"{kind} {key}",
+        headline=headline.format(key, **words),
         meaning=meaning,
-        command=command,
+        command=command or _COMMANDS.get(name) or describe(kind, key),
         since=datetime.fromtimestamp(since.timestamp(), UTC) if since is not None else None,  # never a MicroTime
         count=count,
     )

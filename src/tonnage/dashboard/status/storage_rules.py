@@ -28,50 +28,29 @@ MOVED_S: Final = 1800.0
 """How long a volume may be on its way to another node: its contents are copied."""
 DELETED_S: Final = 300.0
 
-DOCTORS: Final = {
-    "capacity-missing": "Class {} has no capacity object",
-    "capacity-missing-on-node": "Class {} has no capacity on some nodes",
-    "driver-unregistered": "Driver {} is on no node",
-    "volume-left-behind": "Volume {} is out of reach",
-    "rebuild-stuck": "The volume of {} does not arrive",
-    "attach-refused": "Attachment {} is refused",
-    "attach-limit-exceeded": "{} has more volumes attached than it allows",
-    "selected-node-gone": "The volume of {} is to be made on a node that is gone",
-    "claim-of-missing-class": "Claim {} asks for a class that does not exist",
-}
-"""Findings of `doctor` that are something wrong now, with their headlines."""
+DOCTORS: Final = (
+    *("capacity-missing", "capacity-missing-on-node", "driver-unregistered", "volume-left-behind", "rebuild-stuck"),
+    *("attach-refused", "attach-limit-exceeded", "selected-node-gone", "claim-of-missing-class"),
+)
+"""Findings of `doctor` that are something wrong now."""
 _FROM_THE_START: Final = ("attach-refused", "claim-of-missing-class")
 """Findings that are as old as their objects."""
+_CLAIM: Final = "PersistentVolumeClaim"
+_SOON: Final = "Pods with new volumes of this class will soon wait."
 
 
 def volume_troubles(sight: Sight) -> Iterator[Trouble]:
     for key, row in sight.rows.of(VolumeRow).items():
-        yield from _of_volume(sight, key, row)
-
-
-def _of_volume(sight: Sight, key: Key, row: VolumeRow) -> Iterator[Trouble]:
-    if row.state == "lost":
-        yield trouble(
-            "claim-lost",
-            f"PersistentVolumeClaim {key}",
-            f"{key} has lost its volume",
-            f"{capital(row.why)} Pods cannot use the claim any more.",
-            describe("PersistentVolumeClaim", key),
-            since=None,
-        )
-    elif row.terminating or row.state == "released":
-        yield from _not_deleted(sight, key, row)
-    elif row.state == "making" or row.error:
-        yield from _not_made(sight, key, row)
-    elif row.state == "moving" and sight.is_over(row.since, MOVED_S):
-        yield trouble(
-            "volume-slow",
-            f"PersistentVolumeClaim {key}",
-            f"The volume of {key} is still on its way to {row.target}",
-            f"{bytes_text(row.bytes)} are to be rebuilt there. {_waiting_pods(row)}",
-            describe("PersistentVolumeClaim", key),
-            since=row.since,
-        )
+        if row.state == "lost":
+            yield trouble("claim-lost", _CLAIM, key, f"{capital(row.why)} Pods cannot use the claim any more.")
+        elif row.terminating or row.state == "released":
+            yield from _not_deleted(sight, key, row)
+        elif row.state == "making" or row.error:
+            yield from _not_made(sight, key, row)
+        elif row.state == "moving" and sight.is_over(row.since, MOVED_S):
+            meaning = f"{bytes_text(row.bytes)} are to be rebuilt there. {_waiting_pods(row)}"
+            what = f"The volume of {key} is still on its way to {row.target}"
+            yield trouble("volume-slow", _CLAIM, key, meaning, since=row.since, what=what)
 
 
 def _not_made(sight: Sight, key: Key, row: VolumeRow) -> Iterator[Trouble]:
@@ -80,22 +59,14 @@ def _not_made(sight: Sight, key: Key, row: VolumeRow) -> Iterator[Trouble]:
     where = f" on {row.node}" if row.node else ""
     if row.error and refusal is not None:
         if not refusal.is_silence:  # a driver that is silent is a trouble of its own, with all its claims
-            yield trouble(
-                "volume-refused",
-                f"PersistentVolumeClaim {key}",
-                f"The volume of {key} is refused{where}",
-                f"The provisioner says: {capital(row.error, at_start=False)} {_waiting_pods(row)}",
-                describe("PersistentVolumeClaim", key),
-                since=refusal.since,
-            )
+            meaning = f"The provisioner says: {capital(row.error, at_start=False)} {_waiting_pods(row)}"
+            yield trouble("volume-refused", _CLAIM, key, meaning, since=refusal.since, where=where)
     elif sight.is_over(row.since, MADE_S):
+        meaning = (
+            f"{_provisioner(row)} was asked for {bytes_text(row.bytes)} and has said nothing. {_waiting_pods(row)}"
+        )
         yield trouble(
-            "volume-slow",
-            f"PersistentVolumeClaim {key}",
-            f"The volume of {key} is not made{where}",
-            f"{_provisioner(row)} was asked for {bytes_text(row.bytes)} and has said nothing. {_waiting_pods(row)}",
-            describe("PersistentVolumeClaim", key),
-            since=row.since,
+            "volume-slow", _CLAIM, key, meaning, since=row.since, what=f"The volume of {key} is not made{where}"
         )
 
 
@@ -109,15 +80,10 @@ def _not_deleted(sight: Sight, key: Key, row: VolumeRow) -> Iterator[Trouble]:
     if since is None and volume is not None and volume.spec.persistent_volume_reclaim_policy == "Delete":
         since = row.since
     if sight.is_over(since, DELETED_S):
-        kind = type(found).__name__
-        yield trouble(
-            "volume-not-deleted",
-            f"{kind} {key}",
-            f"{'Claim' if row.claim else 'Volume'} {key} is not deleted",
-            f"Its {bytes_text(row.bytes)} stay used. {_provisioner(row)} does not delete it, or a finalizer holds it.",
-            describe(kind, key),
-            since=since,
-        )
+        kind, what = type(found).__name__, "Claim" if row.claim else "Volume"
+        why = f"{_provisioner(row)} does not delete it, or a finalizer holds it."
+        meaning = f"Its {bytes_text(row.bytes)} stay used. {why}"
+        yield trouble("volume-not-deleted", kind, key, meaning, since=since, what=what)
 
 
 def _provisioner(row: VolumeRow) -> str:
@@ -133,14 +99,9 @@ def attach_troubles(sight: Sight) -> Iterator[Trouble]:
     for attachment in sight.objects.attachments.values():
         at, volume = attachment.metadata.creation_timestamp, attachment.spec.source.persistent_volume_name
         if not attachment.status.attached and attachment.status.attach_error is None and sight.is_over(at, ATTACHED_S):
-            yield trouble(
-                "volume-slow",
-                f"VolumeAttachment {attachment.name}",
-                f"Volume {volume} is not attached to {attachment.spec.node_name}",
-                f"The driver {attachment.spec.attacher} was asked and has said nothing. Its pod cannot start.",
-                describe("VolumeAttachment", attachment.name),
-                since=at,
-            )
+            driver, what = attachment.spec.attacher, f"Volume {volume} is not attached to {attachment.spec.node_name}"
+            meaning = f"The driver {driver} was asked and has said nothing. Its pod cannot start."
+            yield trouble("volume-slow", "VolumeAttachment", attachment.name, meaning, since=at, what=what)
 
 
 def capacity_troubles(sight: Sight, totals: Mapping[str, ClassTotals]) -> Iterator[Trouble]:
@@ -151,27 +112,20 @@ def capacity_troubles(sight: Sight, totals: Mapping[str, ClassTotals]) -> Iterat
     for name, found in stale.items():
         key, row = found[0]
         nodes = sorted({node for _, each in found for node in each.nodes})
-        reach = f" on {named(nodes, most=3, examples=2)}" if nodes else ""
+        where = f" on {named(nodes, most=3, examples=2)}" if nodes else ""
         more = f" {count_text(len(found) - 1, 'more object')} like it." if len(found) > 1 else ""
+        meaning = f"{capital(row.stale)}{more}"
+        command = describe("CSIStorageCapacity", key) if not more else "kubectl get csistoragecapacities -A"
+        since = min((at for _, each in found if (at := each.told_at) is not None), default=None)
+        count = len(found)
         yield trouble(
-            "figures-stale",
-            f"StorageClass {name}",
-            f"Figures of class {name}{reach} may be wrong",
-            f"{capital(row.stale)}{more}",
-            describe("CSIStorageCapacity", key) if len(found) == 1 else "kubectl get csistoragecapacities -A",
-            since=min((at for _, each in found if (at := each.told_at) is not None), default=None),
-            count=len(found),
+            "figures-stale", "StorageClass", name, meaning, command=command, since=since, count=count, where=where
         )
     for name, each in sorted(totals.items()):
         if each.is_nearly_full:
-            yield trouble(
-                "class-nearly-full",
-                f"StorageClass {name}",
-                f"Class {name} is nearly full",
-                f"{bytes_text(each.free)} of {bytes_text(each.total)} are free, and the largest free "
-                f"pool has {bytes_text(each.largest)}. Pods with new volumes of this class will soon wait.",
-                "kubectl get csistoragecapacities -A",
-            )
+            free = f"{bytes_text(each.free)} of {bytes_text(each.total)} are free"
+            meaning = f"{free}, and the largest free pool has {bytes_text(each.largest)}. {_SOON}"
+            yield trouble("class-nearly-full", "StorageClass", name, meaning)
 
 
 def doctors_troubles(sight: Sight, told: Collection[str]) -> Iterator[Trouble]:
@@ -199,11 +153,5 @@ def doctors_troubles(sight: Sight, told: Collection[str]) -> Iterator[Trouble]:
 def _of_finding(known: KnownObjects, found: Finding) -> Trouble:
     kind, _, key = found.object.partition(" ")
     about: Object | None = known.attachments.get(key) or known.claims.get(key)
-    return trouble(
-        found.name,
-        found.object,
-        DOCTORS[found.name].format(key),
-        f"{capital(found.message)} {capital(found.remedy)}",
-        describe(kind, key),
-        since=about.metadata.creation_timestamp if about is not None and found.name in _FROM_THE_START else None,
-    )
+    since = about.metadata.creation_timestamp if about is not None and found.name in _FROM_THE_START else None
+    return trouble(found.name, kind, key, f"{capital(found.message)} {capital(found.remedy)}", since=since)

@@ -13,20 +13,8 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import Final
 
-from tonnage.dashboard.status.node_rules import node_troubles, pod_troubles
-from tonnage.dashboard.status.program_rules import (
-    driver_troubles,
-    lease_troubles,
-    notice_troubles,
-    scheduler_troubles,
-)
+from tonnage.dashboard.status import running_rules, storage_rules
 from tonnage.dashboard.status.sight import KINDS, Sight, Trouble
-from tonnage.dashboard.status.storage_rules import (
-    attach_troubles,
-    capacity_troubles,
-    doctors_troubles,
-    volume_troubles,
-)
 from tonnage.dashboard.wire import PodRow, VolumeRow
 from tonnage.scheduler.storage_totals import ClassTotals
 from tonnage.whatif.doctor.facts import WORST_FIRST, Severity
@@ -45,22 +33,24 @@ def troubles(sight: Sight, totals: Mapping[str, ClassTotals]) -> list[Trouble]:
 
 
 def _all(sight: Sight, totals: Mapping[str, ClassTotals]) -> Iterator[Trouble]:
-    yield from notice_troubles(sight)
-    yield from node_troubles(sight)
-    silent = dict(scheduler_troubles(sight))
+    yield from running_rules.notice_troubles(sight)
+    yield from running_rules.node_troubles(sight)
+    silent = dict(running_rules.scheduler_troubles(sight))
     yield from silent.values()
-    yield from driver_troubles(sight)
-    yield from lease_troubles(sight)
-    yield from capacity_troubles(sight, totals)
-    of_volumes = list(volume_troubles(sight))
+    yield from running_rules.driver_troubles(sight)
+    yield from running_rules.lease_troubles(sight)
+    yield from storage_rules.capacity_troubles(sight, totals)
+    of_volumes = list(storage_rules.volume_troubles(sight))
     yield from of_volumes
     claims = {trouble.object.partition(" ")[2] for trouble in of_volumes}
     claims |= {key for key, row in sight.rows.of(VolumeRow).items() if row.error}
-    of_pods = list(pod_troubles(sight, claims, silent))
+    of_pods = list(running_rules.pod_troubles(sight, claims, silent))
     yield from of_pods
     told = {*(trouble.object for trouble in of_volumes), *_attachments(sight, of_pods)}
-    yield from (attach_trouble for attach_trouble in attach_troubles(sight) if attach_trouble.object not in told)
-    yield from doctors_troubles(sight, told)
+    yield from (
+        attach_trouble for attach_trouble in storage_rules.attach_troubles(sight) if attach_trouble.object not in told
+    )
+    yield from storage_rules.doctors_troubles(sight, told)
 
 
 def _attachments(sight: Sight, of_pods: Iterable[Trouble]) -> Iterator[str]:
