@@ -157,11 +157,13 @@ SIZES_TO_TRY: Final = tuple(sorted({1, 3 * _PROBE + 1, 2 * GI + 1, *_EDGES, *(ed
 
 
 def size_rules_measured(taken: Mapping[int, int]) -> str | None:
-    """The value of `tonnage.dev/size-rules` that explains bytes taken by bytes requested; None if there is none.
+    """The value of `tonnage.dev/size-rules` that explains bytes taken by bytes requested; None if there is none. Sizes
+    that the driver refuses are left out.
 
     Empty: sizes are taken as they are requested.
     """
-    edge = next((edge for edge in _EDGES if taken.get(edge + 1, 0) > taken.get(edge, 0)), None)
+    seen = (edge for edge in _EDGES if taken.keys() >= {edge, edge + 1})
+    edge = next((edge for edge in seen if taken[edge + 1] > taken[edge]), None)
     if edge is None or (edge == GI and taken.get(1) != taken[GI]):  # sizes between the minimum and 1Gi were not seen
         return None
     overhead, step = taken[edge] - edge, taken[edge + 1] - taken[edge]

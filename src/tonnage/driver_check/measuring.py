@@ -10,6 +10,7 @@ from tonnage.driver_check.checks import NOT_CLAIMED
 from tonnage.driver_check.contracts import NO_ROOM, CallRefused, Capacity, CheckedVolume, amount
 from tonnage.driver_check.conversation import Conversation
 from tonnage.driver_check.inferences import (
+    GI,
     SIZES_TO_TRY,
     UNKNOWN,
     PoolChoice,
@@ -26,6 +27,8 @@ from tonnage.objects.storage_v1 import POOL_POLICY, SIZE_RULES
 
 _ROUNDS = 8
 """How often all volumes are deleted and pools watched anew before the measuring is given up."""
+_LARGEST_UNASKED = 3 * GI
+"""A pool with more free is filled only with --fill. The sizes that are always tried are no larger."""
 
 
 async def measure(talk: Conversation, results: Results) -> None:
@@ -102,38 +105,73 @@ async def _figures_after(talk: Conversation, before: Capacity) -> Capacity:
 
 async def _size_rules(talk: Conversation) -> Measured:
     taken: dict[int, int] = {}
+    refused: dict[int, CallRefused] = {}
     for size in SIZES_TO_TRY:
         before = await talk.figures(talk.home)
         if size > before.largest_bytes // 2:
             break
         answer = await talk.create(size, talk.home)
         if isinstance(answer, CallRefused):
+            refused[size] = answer
+            if not taken:  # a driver may refuse what is below its minimum
+                continue
             return Measured(SIZE_RULES, "", f"a volume of {amount(size)} was refused: {answer}")
         after = await _figures_after(talk, before)
         taken[size] = before.free_bytes - after.free_bytes
         await talk.discard([answer.volume_id])
         await _figures_after(talk, after)
-    told = ", ".join(f"{amount(size)} took {amount(bytes_)}" for size, bytes_ in taken.items())
+    if refused and not taken:
+        size, answer = next(iter(refused.items()))
+        return Measured(SIZE_RULES, "", f"a volume of {amount(size)} was refused: {answer}")
+    lines = [f"{amount(size)} was refused" for size in refused]
+    told = ", ".join([*lines, *(f"{amount(size)} took {amount(bytes_)}" for size, bytes_ in taken.items())])
     value = size_rules_measured(taken)
     if value is None:
-        missing = "no rule explains all of them" if len(taken) == len(SIZES_TO_TRY) else "there is no room to try more"
+        tried = len(taken) + len(refused)
+        missing = "no rule explains all of them" if tried == len(SIZES_TO_TRY) else "there is no room to try more"
         return Measured(SIZE_RULES, "", f"{told or 'nothing was made'}: {missing}")
-    if talk.settings.fills and await _wants_more_than_it_takes(talk, SizeRules.parse(value)):
+    told = told if value else f"sizes are taken as they are asked: {told}"
+    is_strict = await _wants_more_than_it_takes(talk, SizeRules.parse(value))
+    if is_strict:
         value = f"{value},strict" if value else "strict"
-    return Measured(SIZE_RULES, value, told if value else f"sizes are taken as they are asked: {told}")
+    elif is_strict is None:
+        hint = "" if talk.settings.fills else ": --fill tries it"
+        told = f"{told}; a volume that takes all that is free was not tried{hint}"
+    return Measured(SIZE_RULES, value, told)
 
 
-async def _wants_more_than_it_takes(talk: Conversation, rules: SizeRules) -> bool:
-    """True if a volume that takes exactly the largest pool is refused, and one that is a step smaller is made."""
-    largest = (await talk.figures(talk.home)).largest_bytes - rules.overhead_bytes
-    step = rules.step_of(largest)
-    if largest % step or largest <= step:
-        return False
-    whole = await talk.create(largest, talk.home)
-    if isinstance(whole, CheckedVolume):
-        await talk.discard([whole.volume_id])
-        return False
-    less = await talk.create(largest - step, talk.home)
-    if isinstance(less, CheckedVolume):
-        await talk.discard([less.volume_id])
-    return isinstance(less, CheckedVolume)
+async def _wants_more_than_it_takes(talk: Conversation, rules: SizeRules) -> bool | None:
+    """True if a volume that takes exactly the largest pool is refused, and one that is a step smaller is made. None if
+    no volume takes exactly that, or it is larger than what may be made.
+
+    Where the largest pool is no whole number of steps, a volume of all its whole steps leaves less, and smaller volumes
+    may have smaller steps.
+    """
+    most = None if talk.settings.fills else _LARGEST_UNASKED
+    volumes: list[str] = []
+    try:
+        for _ in range(talk.settings.most_volumes):
+            before = await talk.figures(talk.home)
+            largest = before.largest_bytes - rules.overhead_bytes
+            step = rules.step_of(largest)
+            if largest <= max(step, rules.minimum) or (most is not None and largest > most):
+                return None
+            if largest % step == 0:
+                break
+            answer = await talk.create(largest - largest % step, talk.home)
+            if isinstance(answer, CallRefused):
+                return None
+            volumes.append(answer.volume_id)
+            await _figures_after(talk, before)
+        else:
+            return None
+        whole = await talk.create(largest, talk.home)
+        if isinstance(whole, CheckedVolume):
+            volumes.append(whole.volume_id)
+            return False
+        less = await talk.create(largest - step, talk.home)
+        if isinstance(less, CheckedVolume):
+            volumes.append(less.volume_id)
+        return isinstance(less, CheckedVolume)
+    finally:
+        await talk.discard(volumes)

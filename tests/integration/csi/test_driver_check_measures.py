@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
 from support.driver_builders import driver_at
@@ -41,6 +42,27 @@ class RoundsUp(ControllerService):
         asked = request.capacity_range.required_bytes
         step = GI if asked > GI else MI
         request.capacity_range.required_bytes = -(-asked // step) * step
+        return await super().CreateVolume(request, context)
+
+
+class WantsMore(RoundsUp):
+    """And only into a pool that has more free than the volume takes, as OpenEBS ZFS does."""
+
+    async def CreateVolume(self, request: csi.CreateVolumeRequest, context: Any) -> csi.CreateVolumeResponse:
+        free = (await self.GetCapacity(csi.GetCapacityRequest(), context)).available_capacities
+        asked = request.capacity_range.required_bytes
+        step = GI if asked > GI else MI
+        if -(-asked // step) * step >= max(free):
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "no pool has more")
+        return await super().CreateVolume(request, context)
+
+
+class RefusesSmall(RoundsUp):
+    """What is below its minimum is refused, and not rounded."""
+
+    async def CreateVolume(self, request: csi.CreateVolumeRequest, context: Any) -> csi.CreateVolumeResponse:
+        if request.capacity_range.required_bytes < MI:
+            await context.abort(grpc.StatusCode.OUT_OF_RANGE, "the least volume has 1Mi")
         return await super().CreateVolume(request, context)
 
 
@@ -105,3 +127,26 @@ async def test_how_a_driver_rounds_is_measured(socket_dir: Path) -> None:
 async def test_our_own_driver_takes_whole_pages(socket_dir: Path) -> None:
     value, told = (await measured(socket_dir, "2x100Gi"))["tonnage.dev/size-rules"]
     assert value == "step=4Ki" and "64Mi took 64Mi" in told
+
+
+@pytest.mark.parametrize("pools", ["16Gi", "10200Mi", "10200Mi,6200Mi"])
+async def test_a_driver_that_wants_more_than_it_takes_is_seen_whatever_its_pools_have(
+    socket_dir: Path, pools: str
+) -> None:
+    """10200Mi: 9Gi are made, and 984Mi take exactly what is left."""
+    value, told = (await measured(socket_dir, pools, WantsMore))["tonnage.dev/size-rules"]
+    assert value == "step=1Mi,step=1Gi,above=1Gi,strict", told
+
+
+@pytest.mark.parametrize(("pools", "is_tried"), [("6Gi", False), ("2x3Gi", True)])
+async def test_without_leave_to_fill_only_small_pools_are_filled(socket_dir: Path, pools: str, is_tried: bool) -> None:
+    settings: dict[str, Any] = {"fills": False}
+    value, told = (await measured(socket_dir, pools, WantsMore, **settings))["tonnage.dev/size-rules"]
+    assert ("was not tried: --fill" in told) != is_tried
+    assert value.endswith("strict") == is_tried
+
+
+async def test_a_driver_that_refuses_small_volumes_is_measured_by_larger_ones(socket_dir: Path) -> None:
+    value, told = (await measured(socket_dir, "2x100Gi", RefusesSmall))["tonnage.dev/size-rules"]
+    assert value == "step=1Mi,step=1Gi,above=1Gi"
+    assert told.startswith("1 was refused, 64Mi took 64Mi")
