@@ -12,9 +12,8 @@ from shown_objects import ordinary_objects
 
 from support.filled_cluster import FilledCluster
 from tonnage.clock import rfc3339
-from tonnage.dashboard.status.history import SAMPLE_S
 from tonnage.dashboard.status.keeper import StatusKeeper
-from tonnage.dashboard.status.overview import ClassRoom, Overview
+from tonnage.dashboard.status.overview import SAMPLE_S, ClassRoom, Overview
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Node
 from tonnage.testing.builders import node, pod

@@ -177,7 +177,7 @@ async def following(question: ClusterQuestion) -> AsyncIterator[Top]:
     from tonnage.dashboard.follow.live_cluster import LiveCluster
     from tonnage.dashboard.questions.asking import Asking
     from tonnage.dashboard.terminal.app import Top
-    from tonnage.dashboard.terminal.pod_pages import LiveQuestions
+    from tonnage.dashboard.terminal.list_pages import LiveQuestions
     from tonnage.whatif.sources import check_answers
 
     connection, clock = question.connection, SystemClock()

@@ -46,7 +46,7 @@ def status(cluster: ClusterQuestion, data_dir: Path | None, output: str) -> None
     if folder is not None:
         _show_programs(folder, output)
         return
-    from tonnage.dashboard.status.report import show
+    from tonnage.dashboard.status.keeper import show
     from tonnage.dashboard.status.troubles import worst
     from tonnage.whatif.doctor.examination import EXIT_CODES
 

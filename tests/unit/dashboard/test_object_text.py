@@ -7,7 +7,7 @@ import yaml
 
 from support.filled_cluster import FilledCluster
 from support.virtual_clock import VirtualClock
-from tonnage.dashboard.questions.object_text import as_yaml, object_text
+from tonnage.dashboard.questions.pod_story import as_yaml, object_text
 from tonnage.errors import NotFound
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import claim

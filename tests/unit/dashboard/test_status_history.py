@@ -9,16 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from status_rig import NIGHT, StatusRig, not_ready, provisioning_failed
 
-from tonnage.dashboard.status.history import (
+from tonnage.dashboard.status.overview import (
     COARSE_S,
     COARSE_SAMPLES,
     FINE_SAMPLES,
     SAMPLE_S,
+    ClassRoom,
+    Overview,
     Sample,
     StatusLog,
     merged,
 )
-from tonnage.dashboard.status.overview import ClassRoom, Overview
 from tonnage.dashboard.status.sight import Trouble
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim

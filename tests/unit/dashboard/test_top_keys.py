@@ -13,7 +13,7 @@ from tonnage.dashboard.questions.asking import Asking
 from tonnage.dashboard.status.keeper import StatusKeeper
 from tonnage.dashboard.terminal.app import Top
 from tonnage.dashboard.terminal.lines_view import LinesView, in_ascii, is_ascii_alone
-from tonnage.dashboard.terminal.pod_pages import LiveQuestions
+from tonnage.dashboard.terminal.list_pages import LiveQuestions
 from tonnage.dashboard.wire import NodeRow, NoticeRow
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import capacity, storage_class

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from tonnage.dashboard.terminal.list_pages import flow_lines, lane_lines, pending_lines
 from tonnage.dashboard.terminal.map_page import bar, map_lines, node_lines, storage_of_nodes
-from tonnage.dashboard.terminal.pod_pages import flow_lines, lane_lines, pending_lines
 from tonnage.dashboard.wire import (
     AttachSlots,
     CapacityRow,

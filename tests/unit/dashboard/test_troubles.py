@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from status_rig import NIGHT, StatusRig, ago, lease, not_ready, provisioning_failed
 
 from tonnage.cli import cli
-from tonnage.dashboard.status.report import verdict
+from tonnage.dashboard.status.keeper import verdict
 from tonnage.dashboard.status.sight import KINDS, Trouble
 from tonnage.dashboard.status.troubles import SHOWN, folded
 from tonnage.faults import Fault

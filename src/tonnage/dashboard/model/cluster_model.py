@@ -19,9 +19,8 @@ from typing import Final
 
 from tonnage.dashboard.model import node_rows, volume_rows
 from tonnage.dashboard.model.capacity_rows import CapacityBook
-from tonnage.dashboard.model.known_objects import DriverContents, Index, KnownObjects
+from tonnage.dashboard.model.known_objects import DriverContents, Index, KnownObjects, Refusals, first_at
 from tonnage.dashboard.model.lanes import Lanes
-from tonnage.dashboard.model.refusals import Refusals, first_at
 from tonnage.dashboard.model.volume_rows import Besides
 from tonnage.dashboard.wire import ClassRow, Collections, Row, VolumeRow
 from tonnage.faults import Fault

@@ -16,8 +16,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from tonnage.dashboard.model.known_objects import Content, DriverContents, KnownObjects, names_a_node, node_requirements
-from tonnage.dashboard.model.refusals import Refusal
+from tonnage.dashboard.model.known_objects import (
+    Content,
+    DriverContents,
+    KnownObjects,
+    Refusal,
+    names_a_node,
+    node_requirements,
+)
 from tonnage.dashboard.wire import VolumeRow
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.core_v1.pod import BETA_ZONE, ZONE

@@ -1,10 +1,13 @@
-"""A pod's whole story, and why it goes to a node or to none, as JSON for the page.
+"""A pod's whole story, and why it goes to a node or to none, as JSON for the page; and one object as YAML.
 
 `pod_story` combines the API's objects, the scheduler's memory, and the lane's steps. A deleted pod has an empty `uid`
 and what is still remembered of it.
 
 `explained` answers like `tonnage explain --pod … -o json` ("answer"), with the weights of the scores, and refused
 nodes grouped by plugin and reason; every group has its nearest miss in the words of the command's table.
+
+`object_text` has one object as the API server has it now: with all fields, without managedFields. The dashboard may
+list and not get: the object is listed by its name.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
+import yaml
 
 from tonnage.clock import rfc3339, rfc3339_micro
 from tonnage.dashboard.model.capacity_rows import classes_of
@@ -23,8 +27,9 @@ from tonnage.dashboard.model.shown_cluster import ShownCluster
 from tonnage.dashboard.questions.asking import Asking
 from tonnage.dashboard.wire import Collections, LaneRow, VolumeRow
 from tonnage.errors import TonnageError
-from tonnage.objects.core_v1 import Event, ObjectReference, PersistentVolumeClaim, Pod
-from tonnage.objects.meta import Condition, Key, split_key
+from tonnage.objects.core_v1 import Event, Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.document import Doc
+from tonnage.objects.meta import Condition, Key, Object, split_key
 from tonnage.scheduling.cluster.pod_info import CPU, MEMORY, PodInfo
 from tonnage.scheduling.volumes.explain.account_entries import amount
 from tonnage.whatif.explain_report import nearest_miss, nearest_node, refused_together
@@ -226,3 +231,34 @@ async def explained(cluster: ShownCluster, asking: Asking, key: Key) -> bytes:
         "answer": explanation.document(),
     }
     return await asyncio.to_thread(msgspec.json.encode, document)
+
+
+KINDS: Final[dict[str, type[Object]]] = {
+    "nodes": Node,
+    "persistentvolumes": PersistentVolume,
+    "persistentvolumeclaims": PersistentVolumeClaim,
+    "pods": Pod,
+}
+"""The kinds that may be asked for, by their resource: those of which the dashboard lists every object."""
+
+
+async def object_text(cluster: ShownCluster, resource: str, key: Key) -> dict[str, Any]:
+    """{"yaml", "at"}. Raises TonnageError for an object that is not there, or that may not be read."""
+    doc = await cluster.document(KINDS[resource], key)
+    return {"yaml": as_yaml(doc), "at": rfc3339(cluster.clock.now())}
+
+
+def as_yaml(doc: Doc) -> str:
+    """A document as `kubectl get -o yaml` writes it, without managedFields."""
+    metadata = {name: value for name, value in doc.get("metadata", {}).items() if name != "managedFields"}
+    first = ("apiVersion", "kind", "metadata")
+    rest = {name: value for name, value in sorted(doc.items()) if name not in first}
+    whole: Doc = {"apiVersion": doc.get("apiVersion", ""), "kind": doc.get("kind", ""), "metadata": metadata, **rest}
+    dumped: str = yaml.dump(
+        whole,
+        Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper),
+        sort_keys=False,
+        allow_unicode=True,
+        width=1000,
+    )
+    return dumped

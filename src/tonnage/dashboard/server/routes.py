@@ -40,10 +40,9 @@ from tonnage.dashboard.model.shown_cluster import ShownCluster, look_at_faults
 from tonnage.dashboard.questions.asking import Asking
 from tonnage.dashboard.questions.cluster_questions import PendingAnswers, drained, fits, workloads_of
 from tonnage.dashboard.questions.given_files import examples, files_of, sorted_out
-from tonnage.dashboard.questions.object_text import KINDS as KINDS_AS_TEXT
-from tonnage.dashboard.questions.object_text import object_text
 from tonnage.dashboard.questions.playing import played
-from tonnage.dashboard.questions.pod_story import explained, pod_story
+from tonnage.dashboard.questions.pod_story import KINDS as KINDS_AS_TEXT
+from tonnage.dashboard.questions.pod_story import explained, object_text, pod_story
 from tonnage.dashboard.server.access import RequestRefused
 from tonnage.dashboard.server.app import RoutedRequest, Router, json_answer
 from tonnage.dashboard.server.change_stream import PackedState, change_stream, takes_gzip

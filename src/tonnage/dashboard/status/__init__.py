@@ -3,9 +3,8 @@
     sight.py        what the rules see: rows, objects, leases
     running_rules.py, storage_rules.py      nodes, programs and pods; volumes, figures and classes
     troubles.py     all rules, one list, worst first
-    overview.py     the line above the list
-    history.py      samples for charts, and when each trouble began
-    keeper.py       looks at a shown cluster again and again
+    overview.py     the line above the list; samples of it for charts, and when each trouble began
+    keeper.py       looks at a shown cluster again and again, and shows its status as text
 
 The page, `tonnage top` and `tonnage status` show the same list.
 """

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from tonnage.dashboard.model.known_objects import KnownObjects
-from tonnage.dashboard.model.refusals import Refusal
+from tonnage.dashboard.model.known_objects import KnownObjects, Refusal
 from tonnage.dashboard.wire import Collections, Row
 from tonnage.objects.meta import Key
 from tonnage.objects.small_groups import Lease

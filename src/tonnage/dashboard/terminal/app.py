@@ -28,9 +28,15 @@ from tonnage.dashboard.terminal.lines_view import (
     plain,
     row,
 )
+from tonnage.dashboard.terminal.list_pages import (
+    LiveQuestions,
+    explanation_lines,
+    flow_lines,
+    lane_lines,
+    now_lines,
+    pending_lines,
+)
 from tonnage.dashboard.terminal.map_page import FREE, PROMISED, SORTS, USED, map_lines, node_lines
-from tonnage.dashboard.terminal.now_page import now_lines
-from tonnage.dashboard.terminal.pod_pages import LiveQuestions, explanation_lines, flow_lines, lane_lines, pending_lines
 from tonnage.dashboard.wire import NodeRow, NoticeRow, PodRow
 from tonnage.errors import TonnageError
 from tonnage.objects.meta import Key

@@ -1,13 +1,15 @@
-"""Waiting pods by cause, and the flow: what happened to each pod, newest first. Enter opens a pod.
+"""Pages in words: what is wrong now, waiting pods by cause, and the flow: what happened to each pod, newest first.
 
-The words are those of `tonnage explain --pending` and `--pod`. `LiveQuestions` computes the answers in a thread.
+The first page has the line, the troubles, and the last hour as sparklines. The words are those of `tonnage status` and
+of `tonnage explain --pending` and `--pod`. `LiveQuestions` computes the answers about pods in a thread.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from functools import partial
 from typing import Final
 
@@ -15,12 +17,25 @@ from rich.text import Text
 
 from tonnage.dashboard.model.shown_cluster import ShownCluster
 from tonnage.dashboard.questions.asking import Asking, QuestionLimit
-from tonnage.dashboard.terminal.lines_view import ScreenLine, cell, heading, local_time, matches, name_width, plain, row
+from tonnage.dashboard.status.keeper import StatusKeeper, show_trouble, verdict
+from tonnage.dashboard.status.overview import Sample, overview_texts
+from tonnage.dashboard.status.troubles import folded
+from tonnage.dashboard.terminal.lines_view import (
+    ScreenLine,
+    bytes_text,
+    cell,
+    heading,
+    local_time,
+    matches,
+    name_width,
+    plain,
+    row,
+)
 from tonnage.dashboard.wire import Collections, LaneRow, PodRow, PodStep
 from tonnage.objects.meta import Key
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.whatif.explain_report import print_explanation
-from tonnage.whatif.page import TextPage, time_text
+from tonnage.whatif.page import TextPage, count_text, time_text
 from tonnage.whatif.pending.pending import PendingAnswer, PendingGroup, PendingQuestion, nearest_misses
 from tonnage.whatif.sources import ClusterState, OutOfTime
 
@@ -165,3 +180,66 @@ def lane_lines(collections: Collections, uid: str) -> list[ScreenLine]:
         when = cell(local_time(step.at), 8), cell(after, 8, "dim")
         found.append(ScreenLine(row(*when, cell(step.kind, 12, "bold"), text)))
     return found
+
+
+SPAN: Final = timedelta(hours=1)
+_LEVELS: Final = "▁▂▃▄▅▆▇█"
+_OPENED: Final = ("Node", "Pod")
+"""Kinds that Enter opens."""
+
+
+def now_lines(keeper: StatusKeeper, *, width: int, search: str = "") -> list[ScreenLine]:
+    if keeper.looked_at is None:
+        return [plain("looking", "dim")]
+    page = PageOfLines(width)
+    page.say(heading(" · ".join(overview_texts(keeper.overview))).text)
+    page.blank()
+    page.say(verdict(keeper))
+    for each, more in folded(keeper.found):
+        if not matches(search, each.headline, each.meaning, each.kind):
+            continue
+        page.blank()
+        first = len(page.lines)
+        show_trouble(keeper, each, page)
+        if each.object.partition(" ")[0] in _OPENED:
+            page.lines[first] = ScreenLine(page.lines[first].text, each.object)
+        page.more(more, "of this kind", 9)
+    for sentence in keeper.unseen:
+        page.say(plain(sentence, "dim").text)
+    return [*page.lines, plain(""), *_history_lines(keeper, width)]
+
+
+def _history_lines(keeper: StatusKeeper, width: int) -> Iterator[ScreenLine]:
+    samples = [sample for sample in keeper.log.samples() if keeper.looked_at and sample.at >= keeper.looked_at - SPAN]
+    if not samples:
+        return
+    yield heading("the last hour")
+    name_width, room = min(20, width // 4), max(min(60, width // 2), 10)
+    for name in samples[-1].classes:
+        last = samples[-1].classes[name]
+        drawn = sparkline(samples, lambda each, name=name: each.classes[name].free if name in each.classes else 0, room)  # type: ignore[misc]
+        yield _line(f"{name}, free", drawn, f"{bytes_text(last.free)} of {bytes_text(last.total)}", name_width, width)
+    refused = sum(sample.refused for sample in samples)
+    for name, read, told in (
+        ("pods pending", lambda each: each.pending, f"{samples[-1].pending:,} now"),
+        ("volumes refused", lambda each: each.refused, f"{refused:,} in all"),
+        ("troubles", lambda each: each.troubles, f"{samples[-1].troubles:,} now"),
+    ):
+        yield _line(name, sparkline(samples, read, room), told, name_width, width)
+    if keeper.log.ended:
+        last_ended = keeper.log.ended[-1]
+        age = count_text(max(int((keeper.looked_at - last_ended.until).total_seconds() // 60), 0), "minute")  # type: ignore[operator]
+        yield plain(f"ended {age} ago: {last_ended.headline}", "dim")
+
+
+def _line(name: str, drawn: str, told: str, name_width: int, width: int) -> ScreenLine:
+    rest = max(width - name_width - len(drawn) - 3, 0)
+    return ScreenLine(row(cell(name, name_width), cell(drawn, len(drawn), "cyan"), cell(told, rest)))
+
+
+def sparkline(samples: Sequence[Sample], read: Callable[[Sample], int], width: int) -> str:
+    """The values over time in `width` signs: the highest of each stretch, against the highest of all."""
+    size = -(-len(samples) // width)
+    highest = [max(map(read, samples[at : at + size])) for at in range(0, len(samples), size)]
+    top = max(highest) or 1
+    return "".join(_LEVELS[-(-value * (len(_LEVELS) - 1) // top)] for value in highest)
