@@ -24,7 +24,7 @@ Rows = tuple[tuple[str, ...], ...]
 
 ROWS: Rows = (
     (
-        "backoff", "certificates", "clock", "connection_budget", "endpoints",
+        "certificates", "clock", "connection_budget", "endpoints",
         "errors", "faults", "gates", "health", "http_connection", "keyed", "listener", "logs",
         "metrics", "printable", "private_files", "quantity", "serving",
     ),
@@ -76,8 +76,9 @@ INNER_ROWS: dict[str, Rows] = {
     ),
     "documents": (
         ("go_text", "schema"),
+        ("strategy",),
         ("validation",),
-        ("admit", "api_errors", "strategy"),
+        ("admit", "api_errors"),
         ("access", "deletion", "patches", "protobuf"),
         ("apply", "subresources"),
         ("custom",),

@@ -309,3 +309,15 @@ def _suffix_remedy(number: str, suffix: str) -> str:
 
 def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
+
+
+_BEYOND: Final = 2**64
+_MAX_DIGITS: Final = 1_000
+"""Leading zeros included; few enough to be parsed fast, more than any real number has."""
+
+
+def whole_number(text: str) -> int:
+    """The number in decimal digits; for thousands of digits, a number beyond 64 bits, which is out of every range."""
+    if len(text) <= _MAX_DIGITS:
+        return int(text)
+    return -_BEYOND if text.startswith("-") else _BEYOND

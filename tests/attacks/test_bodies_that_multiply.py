@@ -17,7 +17,7 @@ import pytest
 from support.api_servers import ServerApi, embedded
 from support.http import ApiClient, Doc, Reply
 from tonnage.documents.creation import MAX_OBJECT_BYTES
-from tonnage.objects.texts.decode_budget import MAX_REQUEST_VALUES
+from tonnage.objects.document import MAX_REQUEST_VALUES
 
 MAPS, PODS = "/api/v1/namespaces/default/configmaps", "/api/v1/namespaces/default/pods"
 YAML, PROTOBUF = "application/yaml", "application/vnd.kubernetes.protobuf"

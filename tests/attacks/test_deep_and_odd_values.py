@@ -22,9 +22,8 @@ from tonnage.apiserver.responses import MAX_TOTAL
 from tonnage.apiserver.stored_documents import index_for
 from tonnage.clock import SystemClock
 from tonnage.gates import Gates
-from tonnage.objects.document import encode
+from tonnage.objects.document import MAX_DEPTH, encode
 from tonnage.objects.resources import BY_KIND
-from tonnage.objects.texts.decode_budget import MAX_DEPTH
 from tonnage.store.folder import StoreOptions
 from tonnage.store.store import Store
 

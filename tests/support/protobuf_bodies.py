@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from tonnage.documents.protobuf import open_envelope, struct_named
-from tonnage.objects.document import Doc
-from tonnage.objects.texts.decode_budget import REQUEST, Budget
+from tonnage.objects.document import REQUEST, Budget, Doc
 
 
 def decode_protobuf(body: bytes) -> Doc:

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from support.virtual_clock import VirtualClock
-from tonnage.backoff import KeyedBackoff, exponential_s
+from tonnage.clock import KeyedBackoff, exponential_s
 
 
 def test_a_pause_grows_by_its_factor_up_to_the_longest() -> None:

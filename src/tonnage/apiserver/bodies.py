@@ -5,7 +5,7 @@ slots, so that a slow sender holds only a connection. All bodies together are bo
 
 JSON, YAML and Kubernetes' protobuf are read; patches are never protobuf. `fieldValidation` is applied here: unknown and
 duplicate fields are refused, warned about or ignored. `decode_body` is the only way from bytes to values; its budget
-(`objects/texts/decode_budget`) is charged while it reads, so a body that expands is refused before it has.
+(`objects/document`) is charged while it reads, so a body that expands is refused before it has.
 """
 
 from __future__ import annotations
@@ -29,10 +29,17 @@ from tonnage.documents.schema import schema_of_resource
 from tonnage.errors import BadRequest, RequestEntityTooLarge, TooManyRequests, UnsupportedMediaType
 from tonnage.http_connection import BadBody
 from tonnage.objects import field_errors
-from tonnage.objects.document import Doc, dig
+from tonnage.objects.document import (
+    MAX_REQUEST_BYTES,
+    REQUEST,
+    Budget,
+    BudgetExceeded,
+    Doc,
+    NumberOutOfRange,
+    dig,
+    read_json,
+)
 from tonnage.objects.resources import BY_KIND, Resource
-from tonnage.objects.texts.decode_budget import MAX_REQUEST_BYTES, REQUEST, Budget, BudgetExceeded
-from tonnage.objects.texts.json_text import NumberOutOfRange, read_json
 from tonnage.objects.texts.yaml_text import ExcessiveYaml, InvalidYaml, documents, duplicate_keys
 
 MAX_BODY_BYTES = MAX_REQUEST_BYTES

@@ -29,10 +29,8 @@ from tonnage.documents.access.bootstrap_policy import bootstrap_policy, must_be_
 from tonnage.documents.access.rules import aggregated_rules
 from tonnage.documents.admission import SYSTEM_NAMESPACES, SYSTEM_PRIORITY_CLASSES, kubernetes_service
 from tonnage.errors import ApiError, NotFound, TonnageError
-from tonnage.objects.document import Doc, decode, dig
+from tonnage.objects.document import MAX_DEPTH, Doc, decode, dig, is_deeper, shallow
 from tonnage.objects.resources import BY_KIND, RESOURCES
-from tonnage.objects.texts.decode_budget import MAX_DEPTH
-from tonnage.objects.texts.json_text import is_deeper, shallow
 from tonnage.store.errors import KeyDamaged, StoreError, StoreFull
 from tonnage.store.records import StoreRecord
 from tonnage.store.store import Store

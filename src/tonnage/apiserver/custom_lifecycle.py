@@ -20,8 +20,7 @@ from tonnage.apiserver import event_loop
 from tonnage.apiserver.custom_definitions import CRDS
 from tonnage.apiserver.registry import Registry, done_on_change
 from tonnage.apiserver.requests import Location, WriteOptions
-from tonnage.backoff import Backoff
-from tonnage.clock import rfc3339
+from tonnage.clock import Backoff, rfc3339
 from tonnage.documents.custom.custom_resource import CustomResource, custom_resources
 from tonnage.documents.custom.definition_rules import accept_names, establish, is_established, set_condition
 from tonnage.documents.kinds.custom_resource_definition import CLEANUP_FINALIZER

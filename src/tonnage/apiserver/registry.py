@@ -23,8 +23,7 @@ from tonnage.apiserver.custom_definitions import Definitions
 from tonnage.apiserver.event_loop import Workers
 from tonnage.apiserver.requests import Location, WriteOptions
 from tonnage.apiserver.stored_documents import encoder, is_stored_as_today
-from tonnage.backoff import Backoff
-from tonnage.clock import Clock, in_background, rfc3339
+from tonnage.clock import Backoff, Clock, in_background, rfc3339
 from tonnage.documents import api_errors, creation
 from tonnage.documents.access.attributes import AllowAll, Authorizer
 from tonnage.documents.access.escalation import is_guarded

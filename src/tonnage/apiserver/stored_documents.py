@@ -26,11 +26,9 @@ from tonnage.documents.schema import Scalar, Struct, Type, schema_of_resource
 from tonnage.documents.strategy import Strategy
 from tonnage.errors import BadRequest
 from tonnage.gates import Gates
-from tonnage.objects.document import Doc, decode, dig, encode
+from tonnage.objects.document import MAX_DEPTH, Doc, decode, dig, encode, is_deeper, shallow
 from tonnage.objects.resources import RESOURCES, Resource
 from tonnage.objects.selectors import FieldSelector
-from tonnage.objects.texts.decode_budget import MAX_DEPTH
-from tonnage.objects.texts.json_text import is_deeper, shallow
 from tonnage.store.records import StoreRecord
 
 

@@ -21,12 +21,11 @@ from dataclasses import KW_ONLY, dataclass
 import msgspec
 from msgspec.structs import replace
 
-from tonnage.backoff import Backoff
 from tonnage.client import errors, throttle
 from tonnage.client.errors import Disconnected, Untrusted
 from tonnage.client.leadership import Leadership
 from tonnage.client.transport.wire import HttpResponse, Request, Stream, Transport
-from tonnage.clock import Clock
+from tonnage.clock import Backoff, Clock
 from tonnage.errors import ApiError, TonnageError
 from tonnage.objects import codec, decode_errors, meta, small_groups
 

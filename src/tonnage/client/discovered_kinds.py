@@ -14,12 +14,11 @@ from functools import cache
 from typing import Any, Final, cast
 
 from tonnage import logs
-from tonnage.backoff import Backoff
 from tonnage.client.http import Client
 from tonnage.client.informer import Informer
 from tonnage.client.metrics import WorkQueueMetrics
 from tonnage.client.reconciler import Reconciler
-from tonnage.clock import Clock
+from tonnage.clock import Backoff, Clock
 from tonnage.errors import NotFound, TonnageError
 from tonnage.objects import codec
 from tonnage.objects.document import dig

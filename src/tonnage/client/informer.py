@@ -21,13 +21,12 @@ from dataclasses import dataclass
 from typing import Self, TypeVar, Unpack
 
 from tonnage import logs
-from tonnage.backoff import Backoff
 from tonnage.client import errors
 from tonnage.client.cache import Cache
 from tonnage.client.errors import Disconnected
 from tonnage.client.http import Client, Lines
 from tonnage.client.rest import Selection
-from tonnage.clock import within
+from tonnage.clock import Backoff, within
 from tonnage.errors import ApiError, Expired, Forbidden, Gone, NotFound, TonnageError
 from tonnage.objects import codec
 from tonnage.objects.codec import Bookmark, WatchChange, WatchFailure, resource_of

@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import KW_ONLY, dataclass
 from datetime import datetime
 
-from tonnage import backoff, clock, logs
+from tonnage import clock, logs
 from tonnage.client.http import Client
 from tonnage.client.leadership import InvalidLeaseTimes, Leadership
 from tonnage.errors import Conflict, NotFound, TonnageError
@@ -139,7 +139,7 @@ class LeaderElector:
             self._report()
             if is_ours and self.leadership.left_s > 0:  # an answer may come too late to count
                 return
-            await self._clock.sleep(backoff.jittered(self.retry_period_s, JITTER_FACTOR, self.client.rng))
+            await self._clock.sleep(clock.jittered(self.retry_period_s, JITTER_FACTOR, self.client.rng))
 
     async def _renew(self) -> None:
         over = asyncio.ensure_future(self.leadership.wait_over())

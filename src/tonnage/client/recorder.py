@@ -24,7 +24,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from tonnage import backoff, clock, logs, metrics
+from tonnage import clock, logs, metrics
 from tonnage.client import leadership, throttle
 from tonnage.client.http import Client
 from tonnage.client.workqueue import WorkQueue
@@ -269,7 +269,7 @@ class Recorder:
             may_pass = not isinstance(exc, ApiError) or exc.code == 429 or exc.code >= 500
             if may_pass and entry.tries + 1 < _MAX_TRIES and not self._is_stopping:
                 entry.tries += 1
-                again_s = backoff.jittered(_RETRY_S, _RETRY_JITTER, self._client.rng)
+                again_s = clock.jittered(_RETRY_S, _RETRY_JITTER, self._client.rng)
                 self._queues[entry.event.type].add_after(entry, again_s)
                 return False
             self.abandoned += 1

@@ -19,9 +19,8 @@ from dataclasses import KW_ONLY, dataclass
 from itertools import count
 from typing import Generic, TypeVar
 
-from tonnage.backoff import exponential_s
 from tonnage.client.metrics import QueueMetrics
-from tonnage.clock import Clock
+from tonnage.clock import Clock, exponential_s
 
 K = TypeVar("K", bound=Hashable)
 

@@ -16,10 +16,10 @@ from typing import Final, Protocol
 from prometheus_client import Counter
 
 from tonnage import logs
-from tonnage.backoff import Backoff
 from tonnage.client.informers import InformerScope
 from tonnage.client.metrics import WorkQueueMetrics
 from tonnage.client.program import Program, Runtime
+from tonnage.clock import Backoff
 from tonnage.controllers import PROGRAM, garbage_collector, namespaces
 from tonnage.controllers.controller_context import AttacherHere, ControllerContext, ControllerManagerConfiguration
 from tonnage.controllers.nodes import node_lifecycle, pod_deletion

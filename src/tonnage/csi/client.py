@@ -22,8 +22,7 @@ import grpc.aio
 from google.protobuf.message import Message
 
 from tonnage import logs
-from tonnage.backoff import Backoff
-from tonnage.clock import Clock
+from tonnage.clock import Backoff, Clock
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.address import socket_identity, target_of
 from tonnage.csi.errors import Code, CsiError, code_name, is_in_doubt

@@ -10,10 +10,9 @@ from typing import ClassVar, TypedDict
 from tonnage import errors
 from tonnage.documents.schema import ShapedResource
 from tonnage.errors import ApiError, Conflict
-from tonnage.objects.document import Doc
+from tonnage.objects.document import BudgetExceeded, Doc
 from tonnage.objects.field_errors import Errors, invalid_object
 from tonnage.objects.resources import BY_PLURAL, Resource
-from tonnage.objects.texts.decode_budget import BudgetExceeded
 
 _PODS = BY_PLURAL["", "pods"]
 

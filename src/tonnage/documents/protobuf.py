@@ -27,9 +27,7 @@ import msgspec
 from tonnage.clock import rfc3339, rfc3339_micro
 from tonnage.documents.admit import Malformed
 from tonnage.documents.schema import FILES, Field, ListOf, MapOf, Scalar, Struct, Type, schema_of
-from tonnage.objects.document import Doc
-from tonnage.objects.texts.decode_budget import Budget
-from tonnage.objects.texts.json_text import NumberOutOfRange, read_json
+from tonnage.objects.document import Budget, Doc, NumberOutOfRange, read_json
 
 MAGIC = b"k8s\0"
 VARINT, FIXED64, BYTES, GROUP, END_GROUP, FIXED32 = range(6)

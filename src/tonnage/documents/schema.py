@@ -22,7 +22,7 @@ keys; `group.T` a type of another file (types of meta need no prefix). `~` start
     round                     a map of amounts, rounded up to thousandths whenever a document is decoded
     always                    a Go object has the field even if the document does not
 
-Then come the rules for values (`documents/validation/type_rules.py`). A type's errors come in the order of its lines. A
+Then come the rules for values (`documents/strategy.py`). A type's errors come in the order of its lines. A
 sentence in quotes after a colon replaces the rule's own: `required:"can not be empty"`.
 
     required  nonempty        must be there and not empty; must not be empty if it is there

@@ -14,8 +14,7 @@ import msgspec
 
 from tonnage.documents.api_errors import UnknownReason, precondition_failed
 from tonnage.documents.go_text import plain
-from tonnage.documents.strategy import set_condition
-from tonnage.documents.validation.type_rules import TypeRules
+from tonnage.documents.strategy import TypeRules, set_condition
 from tonnage.errors import BadRequest, Cause, Conflict, InternalError
 from tonnage.gates import Gates
 from tonnage.objects.document import Doc, copy, dig

@@ -23,8 +23,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tonnage import logs
-from tonnage.backoff import exponential_s, jittered, remaining_s
-from tonnage.clock import Clock, within
+from tonnage.clock import Clock, exponential_s, jittered, remaining_s, within
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.address import socket_identity
 from tonnage.csi.client import CsiClient

@@ -15,8 +15,7 @@ from contextlib import suppress
 from typing import Final
 
 from tonnage import logs
-from tonnage.backoff import KeyedBackoff, exponential_s
-from tonnage.clock import within
+from tonnage.clock import KeyedBackoff, exponential_s, within
 from tonnage.csi import csi_pb2 as csi
 from tonnage.errors import AlreadyExists, ApiError, Conflict, NotFound, TonnageError
 from tonnage.node import node_objects

@@ -21,10 +21,9 @@ from datetime import datetime
 from typing import Any, Final
 
 from tonnage import logs
-from tonnage.backoff import Backoff, jittered
 from tonnage.client.http import Client
 from tonnage.client.program import Program, Runtime
-from tonnage.clock import Clock, StampAges, rfc3339, within
+from tonnage.clock import Backoff, Clock, StampAges, jittered, rfc3339, within
 from tonnage.errors import AlreadyExists, ApiError, Conflict, Invalid, NotFound, TonnageError
 from tonnage.nodescaler.node_pool import TO_BE_DELETED, NodePool, taint_of
 from tonnage.nodescaler.plan import ScalePlan, nodes_used_by, plan, removals

@@ -22,10 +22,9 @@ from tonnage.clock import parse_rfc3339, rfc3339, rfc3339_micro
 from tonnage.errors import TonnageError, closest
 from tonnage.objects import apps_v1, batch_v1, core_v1, document, events_v1, small_groups, storage_v1
 from tonnage.objects.decode_errors import Unreadable, unreadable
-from tonnage.objects.document import Doc
+from tonnage.objects.document import Doc, shallow
 from tonnage.objects.meta import Document, ListMeta, MicroTime, Object, ObjectMeta, Record, Status
 from tonnage.objects.resources import BY_KIND, Resource
-from tonnage.objects.texts.json_text import shallow
 from tonnage.quantity import Quantity
 
 _MODULES: dict[str, ModuleType] = {

@@ -13,6 +13,7 @@ import ipaddress
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -30,7 +31,7 @@ from tonnage.objects.field_errors import (
     too_many,
     unsupported,
 )
-from tonnage.objects.texts.decode_budget import whole_number
+from tonnage.quantity import Quantity, whole_number
 
 Rule = Callable[[Any, str], Iterable[FieldError]]
 """(value, path) -> the errors of the value."""
@@ -163,8 +164,17 @@ def sentences(path: str, value: Any, wrong: Iterable[str]) -> Errors:
 
 validate_label_name = named(names.label_key)
 nonnegative = must_be(lambda value: value >= 0, NEGATIVE)
-positive = must_be(lambda value: value > 0, "must be greater than zero")
+NOT_POSITIVE = "must be greater than zero"
+positive = must_be(lambda value: value > 0, NOT_POSITIVE)
 no_backsteps = must_be(lambda value: ".." not in value.split("/"), "must not contain '..'")
+
+
+def nonnegative_quantity(text: str, path: str, least: int = 0, told: str = NEGATIVE) -> Errors:
+    quantity = Quantity.of(text)
+    return [invalid(path, str(quantity), told)] if quantity.sign() < least else []
+
+
+positive_quantity = partial(nonnegative_quantity, least=1, told=NOT_POSITIVE)
 
 
 def token_lifetime(seconds: int, path: str) -> Errors:

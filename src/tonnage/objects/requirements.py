@@ -22,7 +22,7 @@ from typing import Final
 from tonnage.errors import BadRequest
 from tonnage.objects.field_errors import go_value
 from tonnage.objects.meta import Record, Time
-from tonnage.objects.texts.decode_budget import whole_number
+from tonnage.quantity import whole_number
 
 _MIN_INT64, _MAX_INT64 = -(2**63), 2**63 - 1
 _is_integer = re.compile(r"[+-]?[0-9]+").fullmatch

@@ -25,11 +25,10 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from tonnage import logs
-from tonnage.backoff import jittered
 from tonnage.client.config import kubeconfig
 from tonnage.client.errors import Disconnected
 from tonnage.client.http import Client
-from tonnage.clock import Clock, parse_rfc3339, within
+from tonnage.clock import Clock, jittered, parse_rfc3339, within
 from tonnage.driver import DRIVER_NAME
 from tonnage.errors import AlreadyExists, ApiError, NotFound, TonnageError
 from tonnage.faults import Fault, FaultFile

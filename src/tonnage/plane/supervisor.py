@@ -23,8 +23,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from tonnage import logs
-from tonnage.backoff import Backoff
-from tonnage.clock import Clock, within
+from tonnage.clock import Backoff, Clock, within
 from tonnage.errors import TonnageError
 from tonnage.plane import forkserver
 from tonnage.plane.settings import MAX_LOG_BYTES, bound_log

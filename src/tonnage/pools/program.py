@@ -15,14 +15,13 @@ from typing import Final, Self
 from prometheus_client import CollectorRegistry
 
 from tonnage import logs
-from tonnage.backoff import Backoff, jittered
 from tonnage.client.discovered_kinds import document_class
 from tonnage.client.http import Client
 from tonnage.client.informers import Informers
 from tonnage.client.leadership import Leadership
 from tonnage.client.metrics import show_watches
 from tonnage.client.program import find_owner
-from tonnage.clock import Clock
+from tonnage.clock import Backoff, Clock, jittered
 from tonnage.errors import NotFound, TonnageError
 from tonnage.objects.codec import read_doc
 from tonnage.objects.document import dig

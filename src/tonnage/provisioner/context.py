@@ -7,12 +7,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tonnage.backoff import KeyedBackoff
 from tonnage.client.cache import Cache
 from tonnage.client.http import Client
 from tonnage.client.reconciler import Reconcile, Reconciler
 from tonnage.client.recorder import Recorder
-from tonnage.clock import Clock
+from tonnage.clock import Clock, KeyedBackoff
 from tonnage.csi.client import CsiClient
 from tonnage.csi.conversion import UndecodableSecret, secret_values
 from tonnage.csi.driver_capabilities import DriverInfo

@@ -17,12 +17,11 @@ from dataclasses import replace
 from typing import Any, Self
 
 from tonnage import logs
-from tonnage.backoff import Backoff
 from tonnage.client.cache import Cache
 from tonnage.client.errors import Disconnected
 from tonnage.client.program import Program, Runtime, find_owner
 from tonnage.client.recorder import Recorder
-from tonnage.clock import Clock
+from tonnage.clock import Backoff, Clock
 from tonnage.csi import driver_capabilities
 from tonnage.csi.address import socket_path
 from tonnage.csi.client import CsiClient

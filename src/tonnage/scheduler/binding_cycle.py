@@ -16,10 +16,10 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from tonnage import logs
-from tonnage.backoff import Backoff
 from tonnage.client.calls import asking_first
 from tonnage.client.errors import Disconnected
 from tonnage.client.http import Client
+from tonnage.clock import Backoff
 from tonnage.errors import Conflict, NotFound, TonnageError
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Object

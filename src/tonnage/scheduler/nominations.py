@@ -24,10 +24,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from tonnage import logs
-from tonnage.backoff import Backoff
 from tonnage.client.http import Client
 from tonnage.client.leadership import NotLeading
-from tonnage.clock import Clock
+from tonnage.clock import Backoff, Clock
 from tonnage.errors import ApiError, Conflict, NotFound, Timeout, TonnageError, TooManyRequests, Unauthorized
 from tonnage.objects.core_v1 import Pod
 from tonnage.scheduler.bindings_under_way import BindingSlots

@@ -28,11 +28,18 @@ from tonnage.errors import TonnageError, did_you_mean
 from tonnage.objects.apps_v1 import DaemonSet, Deployment
 from tonnage.objects.batch_v1 import CronJob, Job
 from tonnage.objects.codec import resource_of
-from tonnage.objects.document import Doc
+from tonnage.objects.document import (
+    MAX_DEPTH,
+    Budget,
+    BudgetExceeded,
+    Doc,
+    NumberOutOfRange,
+    file_limits,
+    measure,
+    read_json,
+)
 from tonnage.objects.resources import BY_KIND, Resource
 from tonnage.objects.small_groups import PriorityClass
-from tonnage.objects.texts.decode_budget import MAX_DEPTH, Budget, BudgetExceeded, file_limits
-from tonnage.objects.texts.json_text import NumberOutOfRange, measure, read_json
 from tonnage.objects.texts.yaml_text import InvalidYaml, documents
 from tonnage.scheduling.engine.event_handlers import READ_KINDS
 from tonnage.whatif.manifest_errors import BrokenManifest, Origin, malformed, unknown_fields

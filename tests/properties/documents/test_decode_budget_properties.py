@@ -8,9 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.objects.document import encode
-from tonnage.objects.texts.decode_budget import Budget, BudgetExceeded, Limits, size_of
-from tonnage.objects.texts.json_text import read_json
+from tonnage.objects.document import Budget, BudgetExceeded, Limits, encode, read_json, size_of
 from tonnage.objects.texts.yaml_text import documents
 
 NO_LIMITS = Limits(values=1 << 62, text_bytes=1 << 62, depth=1_000)

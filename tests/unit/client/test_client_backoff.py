@@ -8,9 +8,8 @@ import random
 import pytest
 
 from support.virtual_clock import VirtualClock
-from tonnage.backoff import Backoff, jittered
 from tonnage.client.throttle import TokenBucket
-from tonnage.clock import within
+from tonnage.clock import Backoff, jittered, within
 
 
 class Low(random.Random):

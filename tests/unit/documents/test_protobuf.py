@@ -10,8 +10,7 @@ from support.protobuf_bodies import decode_protobuf
 from tonnage.documents.admit import Malformed
 from tonnage.documents.protobuf import Envelope, open_envelope, struct_named
 from tonnage.documents.schema import schema_of
-from tonnage.objects.document import Doc
-from tonnage.objects.texts.decode_budget import REQUEST, Budget
+from tonnage.objects.document import REQUEST, Budget, Doc
 
 VARINT, FIXED64, BYTES, GROUP, END_GROUP, FIXED32 = range(6)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tonnage.documents.schema import SchemaError, Struct, load, structs
-from tonnage.documents.validation.type_rules import TypeRules
+from tonnage.documents.strategy import TypeRules
 
 META = """\
 package io.k8s.apimachinery.pkg.apis.meta.v1

@@ -7,17 +7,19 @@ import json
 import msgspec
 import pytest
 
-from tonnage.objects.texts.decode_budget import (
+from tonnage.objects.document import (
     MAX_DEPTH,
     REQUEST,
     Budget,
     BudgetExceeded,
     Limits,
+    NumberOutOfRange,
     Size,
     file_limits,
+    measure,
+    read_json,
     size_of,
 )
-from tonnage.objects.texts.json_text import NumberOutOfRange, measure, read_json
 from tonnage.objects.texts.yaml_text import ExcessiveYaml, InvalidYaml, NestedTooDeeply, documents
 
 

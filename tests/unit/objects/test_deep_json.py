@@ -8,7 +8,7 @@ import pytest
 
 from tonnage.objects import codec, document
 from tonnage.objects.core_v1 import Pod
-from tonnage.objects.texts.json_text import is_deeper, shallow
+from tonnage.objects.document import is_deeper, shallow
 
 DEEP = b'{"f:a":' * 5_000 + b"{}" + b"}" * 5_000
 POD = b'{"kind":"Pod","metadata":{"name":"a","resourceVersion":"7","managedFields":[{"fieldsV1":' + DEEP + b"}]}}"

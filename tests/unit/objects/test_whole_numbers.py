@@ -8,7 +8,7 @@ from tonnage.behaviour.workloads.pod_states import ordinal_of, scaled_value
 from tonnage.clock import parse_duration
 from tonnage.objects.field_rules import amount_of, at_most_all
 from tonnage.objects.requirements import integer
-from tonnage.objects.texts.decode_budget import whole_number
+from tonnage.quantity import whole_number
 
 DIGITS = "9" * 5_000
 

@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.objects.texts.decode_budget import Budget, file_limits
+from tonnage.objects.document import Budget, file_limits
 from tonnage.objects.texts.yaml_text import documents
 from tonnage.objects.texts.yaml_writer import write_yaml
 

@@ -25,9 +25,8 @@ from tonnage.documents.patches.strategic_merge import strategic_merge
 from tonnage.documents.schema import Struct, schema_of_resource
 from tonnage.errors import BadRequest, Invalid, NotFound, UnsupportedMediaType
 from tonnage.objects import field_errors
-from tonnage.objects.document import Doc, encode, keys_in
-from tonnage.objects.texts import json_text, yaml_text
-from tonnage.objects.texts.decode_budget import JSON_PATCH, REQUEST, Budget, BudgetExceeded
+from tonnage.objects.document import JSON_PATCH, REQUEST, Budget, BudgetExceeded, Doc, NumberOutOfRange, encode, keys_in
+from tonnage.objects.texts import yaml_text
 
 APPLY = "application/apply-patch+yaml"
 
@@ -151,8 +150,8 @@ def read_patch(call: Call) -> Patch:
         said = bodies.decode_body(call.body, media, Budget(JSON_PATCH if media == JSON else REQUEST))
     except BudgetExceeded as exc:
         raise api_errors.too_much(exc) from exc
-    except (json_text.NumberOutOfRange, msgspec.DecodeError) as exc:
-        problem = str(exc) if isinstance(exc, json_text.NumberOutOfRange) else go_text.syntax_error(call.body)
+    except (NumberOutOfRange, msgspec.DecodeError) as exc:
+        problem = str(exc) if isinstance(exc, NumberOutOfRange) else go_text.syntax_error(call.body)
         raise BadRequest(problem if media == STRATEGIC else f"error decoding patch: {problem}") from exc
     problems = bodies.strict_problems(call.body, "application/json", [], keys_in(said))
     if media == JSON:

@@ -19,8 +19,8 @@ from tonnage.objects.codec import to_doc
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.core_v1.pod import ContainerStatus
 from tonnage.objects.document import Doc, copy
-from tonnage.objects.texts.decode_budget import whole_number
 from tonnage.objects.texts.index_intervals import IndexSet, read_intervals
+from tonnage.quantity import whole_number
 
 _MAX_HOST_NAME: Final = 63
 _MAX_GENERATED_BASE: Final = 63 - 5

@@ -25,8 +25,7 @@ from typing import Final
 
 import msgspec
 
-from tonnage.backoff import exponential_s, remaining_s
-from tonnage.clock import Clock
+from tonnage.clock import Clock, exponential_s, remaining_s
 from tonnage.errors import TonnageError
 from tonnage.objects.apps_v1 import Deployment, ReplicaSet, StatefulSet
 from tonnage.objects.core_v1 import VOLUME_ATTACHMENT_LIMIT_EXCEEDED, VOLUME_NODE_AFFINITY, Pod, ReplicationController
@@ -38,7 +37,7 @@ from tonnage.objects.small_groups import (
     PodDisruptionBudgetSpec,
     PodDisruptionBudgetStatus,
 )
-from tonnage.objects.texts.decode_budget import whole_number
+from tonnage.quantity import whole_number
 
 NUMBERED_NAME: Final = re.compile(r"(.*)-([0-9]+)")
 LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"

@@ -19,7 +19,7 @@ from tonnage.behaviour.workloads.pod_states import is_active, is_available, is_r
 from tonnage.objects.apps_v1 import ReplicaSet, ReplicaSetStatus
 from tonnage.objects.core_v1 import Pod, ReplicationController
 from tonnage.objects.meta import Condition
-from tonnage.objects.texts.decode_budget import whole_number
+from tonnage.quantity import whole_number
 
 BURST_REPLICAS: Final = 500
 """Pods of one set created or deleted in one round."""

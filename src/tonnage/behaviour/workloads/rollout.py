@@ -19,7 +19,7 @@ from tonnage.behaviour.workloads.templates import by_age, controller_ref, templa
 from tonnage.objects.apps_v1 import Deployment, ReplicaSet
 from tonnage.objects.codec import to_doc
 from tonnage.objects.document import Doc, copy, same
-from tonnage.objects.texts.decode_budget import whole_number
+from tonnage.quantity import whole_number
 
 POD_TEMPLATE_HASH: Final = "pod-template-hash"
 _MAX_NAME: Final = 253

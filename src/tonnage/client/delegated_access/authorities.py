@@ -16,9 +16,8 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from tonnage.backoff import Backoff, jittered
 from tonnage.client.transport.wire import Request, Transport
-from tonnage.clock import Clock
+from tonnage.clock import Backoff, Clock, jittered
 from tonnage.errors import TonnageError
 
 CONFIG_MAP: Final = "kube-system/extension-apiserver-authentication"

@@ -14,10 +14,9 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from tonnage.backoff import exponential_s, jittered
 from tonnage.client import errors, throttle
 from tonnage.client.transport.wire import HttpResponse, Request, Transport
-from tonnage.clock import Clock
+from tonnage.clock import Clock, exponential_s, jittered
 from tonnage.errors import TonnageError
 from tonnage.objects.users import User
 

@@ -18,10 +18,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from tonnage import logs
-from tonnage.backoff import jittered
 from tonnage.behaviour.volumes import attach_detach_plan
 from tonnage.client.cache import Indexer, MutationCache
 from tonnage.client.recorder import reference_to
+from tonnage.clock import jittered
 from tonnage.controllers import controller_context
 from tonnage.controllers.controller_context import ControllerContext, QueueController, volume_of_attachment
 from tonnage.errors import AlreadyExists, NotFound

@@ -17,10 +17,9 @@ from datetime import datetime
 from typing import Final
 
 from tonnage import logs
-from tonnage.backoff import Backoff
 from tonnage.client.cache import Cache, Indexer, MutationCache, add_finalizer, remove_finalizer
 from tonnage.client.recorder import truncated
-from tonnage.clock import rfc3339
+from tonnage.clock import Backoff, rfc3339
 from tonnage.controllers import controller_context
 from tonnage.controllers.controller_context import ControllerContext, QueueController, volume_of_attachment
 from tonnage.csi import conversion, driver_capabilities

@@ -20,9 +20,9 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from tonnage import logs
-from tonnage.backoff import jittered
 from tonnage.behaviour.volumes import binding_plan
 from tonnage.client.cache import Indexer, MutationCache
+from tonnage.clock import jittered
 from tonnage.controllers import controller_context
 from tonnage.controllers.controller_context import ControllerContext, QueueController
 from tonnage.controllers.volumes.attach_detach import is_pod_terminated

@@ -22,12 +22,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from tonnage import logs
-from tonnage.backoff import KeyedBackoff
 from tonnage.behaviour.workloads import daemon_set_plan, stateful_set_plan, templates
 from tonnage.behaviour.workloads.pod_states import earliest, next_check_s, ordinal_of
 from tonnage.behaviour.workloads.templates import REVISION_HASH, Versioned
 from tonnage.client.cache import Cache
 from tonnage.client.http import Client
+from tonnage.clock import KeyedBackoff
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.workloads import workload_controller
 from tonnage.controllers.workloads.workload_controller import PodControl, WorkloadController

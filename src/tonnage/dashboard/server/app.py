@@ -29,8 +29,7 @@ from tonnage.dashboard.questions.asking import TooManyAsk
 from tonnage.dashboard.server.access import Access, RequestRefused
 from tonnage.errors import TonnageError
 from tonnage.http_connection import BadBody, connection_of
-from tonnage.objects.texts.decode_budget import MAX_REQUEST_VALUES, Budget, BudgetExceeded, Limits
-from tonnage.objects.texts.json_text import read_json
+from tonnage.objects.document import MAX_REQUEST_VALUES, Budget, BudgetExceeded, Limits, read_json
 
 SECURITY_HEADERS: Final = {
     # Nothing from other origins, nothing inline, no frames: names from a cluster can never become a script. Without

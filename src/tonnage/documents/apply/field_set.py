@@ -17,8 +17,7 @@ from collections.abc import Iterator
 from functools import reduce
 from typing import Any
 
-from tonnage.objects.texts.decode_budget import REQUEST, Budget, BudgetExceeded
-from tonnage.objects.texts.json_text import read_json
+from tonnage.objects.document import REQUEST, Budget, BudgetExceeded, read_json
 
 Tree = dict[str, "Tree"]
 Path = tuple[str, ...]

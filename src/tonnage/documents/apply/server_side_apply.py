@@ -28,10 +28,8 @@ from tonnage.documents.apply.managed_fields import NOTHING, FieldOwner, Managed,
 from tonnage.documents.patches.json_patch import PatchFailed
 from tonnage.documents.schema import ListOf, MapOf, Scalar, Struct, Type
 from tonnage.errors import BadRequest, Cause, Conflict
-from tonnage.objects.document import Doc, copy, dig
+from tonnage.objects.document import REQUEST, Budget, BudgetExceeded, Doc, copy, dig, read_json
 from tonnage.objects.field_errors import MAX_ERRORS_TOLD, MAX_TOLD_BYTES
-from tonnage.objects.texts.decode_budget import REQUEST, Budget, BudgetExceeded
-from tonnage.objects.texts.json_text import read_json
 
 BEFORE_FIRST_APPLY = "before-first-apply"
 """Owns the fields that an untracked object had when something was first applied to it."""

@@ -15,8 +15,7 @@ from tonnage.clock import rfc3339
 from tonnage.documents.custom import definition_rules
 from tonnage.documents.custom.schema_rules import walk_schema
 from tonnage.documents.custom.validation import known_format
-from tonnage.documents.strategy import Generation, Strategy, fill
-from tonnage.documents.validation.type_rules import TypeRules
+from tonnage.documents.strategy import Generation, Strategy, TypeRules, fill
 from tonnage.objects import names
 from tonnage.objects.document import Doc, dig, same
 from tonnage.objects.field_errors import Errors, forbidden, invalid, required, unsupported

@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Set
 from functools import partial
 from typing import ClassVar
 
-from tonnage.documents.strategy import Generation, Strategy, fill
+from tonnage.documents.strategy import Generation, Strategy, TypeRules, fill
 from tonnage.documents.validation.metadata import validate_label_selector, validate_labels
-from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc

@@ -16,13 +16,12 @@ from collections.abc import Callable, Container, Iterable
 from typing import ClassVar
 
 from tonnage.documents.kinds.networking import range_warnings
-from tonnage.documents.strategy import Strategy
+from tonnage.documents.strategy import Strategy, TypeRules
 from tonnage.documents.validation.internal_form import internal
 from tonnage.documents.validation.metadata import validate_qualified_finalizer
-from tonnage.documents.validation.resources import NOT_POSITIVE, validate_resource_quantity
-from tonnage.documents.validation.type_rules import TypeRules
+from tonnage.documents.validation.resources import validate_resource_quantity
 from tonnage.objects import names
-from tonnage.objects.document import Doc, copy, dig, same
+from tonnage.objects.document import REQUEST, Budget, BudgetExceeded, Doc, copy, dig, read_json, same
 from tonnage.objects.field_errors import (
     Errors,
     Wrong,
@@ -35,6 +34,7 @@ from tonnage.objects.field_errors import (
     too_long,
 )
 from tonnage.objects.field_rules import (
+    NOT_POSITIVE,
     each,
     immutable,
     is_dual_stack,
@@ -43,8 +43,6 @@ from tonnage.objects.field_rules import (
     validate_cidr,
     validate_label_name,
 )
-from tonnage.objects.texts.decode_budget import REQUEST, Budget, BudgetExceeded
-from tonnage.objects.texts.json_text import read_json
 
 _TAINT = TypeRules("core.Taint")
 _FEATURE_MAX_BYTES = 253

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import ClassVar
 
-from tonnage.documents.strategy import Strategy
+from tonnage.documents.strategy import Strategy, TypeRules
 from tonnage.documents.validation.internal_form import internal
 from tonnage.documents.validation.metadata import validate_label_selector
-from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects import names
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, invalid, required, unsupported

@@ -22,10 +22,9 @@ import msgspec
 from tonnage.documents.api_errors import UnknownReason, forbidden_pod
 from tonnage.documents.deletion import check_preconditions
 from tonnage.documents.kinds.pods.pod_placement import validate_tolerations
-from tonnage.documents.strategy import Generation, Strategy, has_condition, keep, set_condition
+from tonnage.documents.strategy import Generation, Strategy, TypeRules, has_condition, keep, set_condition
 from tonnage.documents.validation.metadata import validate_label_selector, validate_labels
 from tonnage.documents.validation.resources import validate_resource_requirements
-from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.errors import BadRequest, Cause, Forbidden, TooManyRequests
 from tonnage.objects import field_rules
 from tonnage.objects.document import Doc, copy, dig, same

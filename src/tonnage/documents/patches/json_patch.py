@@ -14,9 +14,8 @@ from typing import Any
 
 from tonnage.documents.api_errors import too_much
 from tonnage.errors import ApiError, BadRequest, Invalid, RequestEntityTooLarge
-from tonnage.objects.document import Doc, copy, encode
+from tonnage.objects.document import REQUEST, Budget, BudgetExceeded, Doc, Size, copy, encode, size_of
 from tonnage.objects.field_errors import invalid, invalid_object
-from tonnage.objects.texts.decode_budget import REQUEST, Budget, BudgetExceeded, Size, size_of
 
 MAX_OPERATIONS = 10_000
 MAX_COPIED_BYTES = 3 * 1024 * 1024

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from tonnage.documents.validation.type_rules import TypeRules
+from tonnage.documents.strategy import TypeRules
 from tonnage.objects import field_errors, names
 from tonnage.objects import field_rules as rules
 from tonnage.objects.document import Doc

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Set
-from functools import partial
 from typing import Literal
 
 from tonnage.objects import names
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, Wrong, duplicate, forbidden, invalid, not_found, required
-from tonnage.objects.field_rules import NEGATIVE, Rule, sentences
+from tonnage.objects.field_rules import Rule, nonnegative_quantity, sentences
 from tonnage.quantity import InvalidQuantity, Quantity
 
-NOT_POSITIVE = "must be greater than zero"
 NOT_INTEGER = "must be an integer"
 _HUGE_PAGES = "hugepages-"
 _CONTAINER_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage"})
@@ -75,14 +73,6 @@ def validate_container_resource_name(name: str, path: str) -> Wrong:
         yield invalid(path, name, "doesn't follow extended resource name standard")
 
 
-def validate_nonnegative_quantity(text: str, path: str, least: int = 0, told: str = NEGATIVE) -> Errors:
-    quantity = Quantity.of(text)
-    return [invalid(path, str(quantity), told)] if quantity.sign() < least else []
-
-
-validate_positive_quantity = partial(validate_nonnegative_quantity, least=1, told=NOT_POSITIVE)
-
-
 def validate_basic_resource(text: str, path: str) -> Errors:
     """Mirrors validateBasicResource: not negative; the error shows the plain number."""
     value = Quantity.of(text).value()
@@ -91,7 +81,7 @@ def validate_basic_resource(text: str, path: str) -> Errors:
 
 def validate_resource_quantity(name: str, text: str, path: str) -> Errors:
     """Mirrors ValidateResourceQuantityValue: not negative, and whole for resources that are counted."""
-    errors = validate_nonnegative_quantity(text, path)
+    errors = nonnegative_quantity(text, path)
     quantity = Quantity.of(text)
     if is_integer(name) and quantity.milli_value() % 1000 != 0:
         errors.append(invalid(path, str(quantity), NOT_INTEGER))

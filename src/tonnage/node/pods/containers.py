@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from tonnage.objects.core_v1 import Container, Pod
-from tonnage.objects.texts.decode_budget import whole_number
+from tonnage.quantity import whole_number
 
 RUN_SECONDS: Final = "tonnage.dev/run-seconds"
 EXIT_CODE: Final = "tonnage.dev/exit-code"

@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from tonnage.clock import parse_duration
 from tonnage.errors import TonnageError
-from tonnage.objects.texts.decode_budget import whole_number
+from tonnage.quantity import whole_number
 
 _STAR: Final = 1 << 63
 """Marks a field without restrictions."""

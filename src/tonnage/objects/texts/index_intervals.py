@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Set
 
 from tonnage.errors import TonnageError
-from tonnage.objects.texts.decode_budget import whole_number
+from tonnage.quantity import whole_number
 
 Interval = tuple[int, int]
 

@@ -2,7 +2,7 @@
 
 Scalars have the meaning of Go's YAML: `y` and `on` are true, `1e3` and `0o17` are numbers, `1:30` and dates are text.
 Keys are always text. Of a repeated key the last value counts (`YamlDocument.repeated`, `duplicate_keys`). Aliases
-multiply, so the expanded size is charged to a `Budget` first (`decode_budget`). Values are built directly from the
+multiply, so the expanded size is charged to a `Budget` first (`document`). Values are built directly from the
 parser's events, which takes half the time of PyYAML's tree.
 """
 
@@ -19,8 +19,7 @@ import yaml
 from yaml import events
 
 from tonnage.errors import TonnageError
-from tonnage.objects.document import copy, keys_in
-from tonnage.objects.texts.decode_budget import Budget, BudgetExceeded, Size, file_limits, text_size
+from tonnage.objects.document import Budget, BudgetExceeded, Size, copy, file_limits, keys_in, text_size
 
 _MIN_INT64, _MAX_UINT64 = -(2**63), 2**64 - 1
 _MAX_DIGITS = 64

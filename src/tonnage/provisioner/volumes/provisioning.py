@@ -15,8 +15,8 @@ from collections.abc import Callable, Hashable
 from typing import Final, NamedTuple
 
 from tonnage import logs
-from tonnage.backoff import exponential_s
 from tonnage.client.cache import Indexer
+from tonnage.clock import exponential_s
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import CsiError, error_text
 from tonnage.errors import AlreadyExists, Conflict, NotFound, TonnageError

@@ -24,10 +24,9 @@ import msgspec
 
 from tonnage.clock import parse_duration
 from tonnage.errors import TonnageError, did_you_mean
+from tonnage.objects.document import MAX_DEPTH, Budget, BudgetExceeded, file_limits, measure
 from tonnage.objects.field_errors import go_value, unsupported
 from tonnage.objects.meta import Record
-from tonnage.objects.texts.decode_budget import MAX_DEPTH, Budget, BudgetExceeded, file_limits
-from tonnage.objects.texts.json_text import measure
 from tonnage.objects.texts.yaml_text import ExcessiveYaml, InvalidYaml, YamlEntries, YamlEntry, first_document
 
 

@@ -31,8 +31,7 @@ from typing import Final
 
 import msgspec
 
-from tonnage.backoff import exponential_s
-from tonnage.clock import Clock, rfc3339
+from tonnage.clock import Clock, exponential_s, rfc3339
 from tonnage.keyed import Shelf
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.storage_v1 import attachment_name

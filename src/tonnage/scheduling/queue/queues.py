@@ -21,8 +21,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, TypeAlias
 
-from tonnage.backoff import exponential_s
-from tonnage.clock import Clock
+from tonnage.clock import Clock, exponential_s
 from tonnage.keyed import KeyedHeap
 from tonnage.objects.core_v1 import Pod
 from tonnage.scheduling.cluster.pod_info import PodInfo

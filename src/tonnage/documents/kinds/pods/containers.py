@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from tonnage.documents.kinds.pods.pod_security import validate_security_context
+from tonnage.documents.strategy import TypeRules
 from tonnage.documents.validation.resources import is_sidecar, validate_resource_requirements
-from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc

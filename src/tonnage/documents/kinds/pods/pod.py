@@ -12,11 +12,10 @@ from typing import ClassVar
 
 from tonnage.documents.kinds.pods import pod_defaults, pod_placement
 from tonnage.documents.kinds.pods.pod_spec import MIRROR, validate_pod, validate_pod_annotations, validate_pod_template
-from tonnage.documents.strategy import Generation, Strategy, keep
+from tonnage.documents.strategy import Generation, Strategy, TypeRules, keep
 from tonnage.documents.validation.internal_form import pod_spec_diff, pod_spec_unchanged
 from tonnage.documents.validation.metadata import REQUIRED, affinity_terms, has_invalid_values
 from tonnage.documents.validation.resources import qos_class
-from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc, copy, same

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from functools import partial
 
+from tonnage.documents.strategy import TypeRules
 from tonnage.documents.validation import metadata
 from tonnage.documents.validation.internal_form import internal
 from tonnage.documents.validation.metadata import PREFERRED, REQUIRED, validate_label_selector
-from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc, same

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from tonnage.documents.strategy import TypeRules
 from tonnage.documents.validation.internal_form import internal
-from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, Wrong, forbidden, invalid, required, too_long, unsupported
 from tonnage.objects.field_rules import (

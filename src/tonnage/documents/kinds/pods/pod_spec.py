@@ -11,10 +11,10 @@ from functools import partial
 
 from tonnage.documents.kinds.pods import containers, pod_placement, pod_security
 from tonnage.documents.kinds.pods.pod_volumes import validate_volumes
+from tonnage.documents.strategy import TypeRules
 from tonnage.documents.validation import resources
 from tonnage.documents.validation.internal_form import internal
 from tonnage.documents.validation.metadata import validate_annotations, validate_labels
-from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc, encode

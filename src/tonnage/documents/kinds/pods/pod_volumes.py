@@ -11,8 +11,8 @@ import re
 from tonnage.documents.kinds.pods.containers import FILE_FIELDS, validate_field_ref, validate_resource_field_ref
 from tonnage.documents.kinds.storage.persistent_volume import SHOWN_AS, sources_in, validate_host_path, validate_nfs
 from tonnage.documents.kinds.storage.persistent_volume_claim import validate_claim_spec
+from tonnage.documents.strategy import TypeRules
 from tonnage.documents.validation.metadata import validate_annotations, validate_labels
-from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc

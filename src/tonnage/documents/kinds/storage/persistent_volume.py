@@ -12,11 +12,10 @@ from functools import cache
 
 from tonnage.clock import rfc3339
 from tonnage.documents.schema import Struct, type_named
-from tonnage.documents.strategy import Strategy, fill
+from tonnage.documents.strategy import Strategy, TypeRules, fill
 from tonnage.documents.validation import metadata
 from tonnage.documents.validation.internal_form import diff, internal, unchanged
-from tonnage.documents.validation.resources import validate_basic_resource, validate_positive_quantity
-from tonnage.documents.validation.type_rules import TypeRules
+from tonnage.documents.validation.resources import validate_basic_resource
 from tonnage.objects import field_rules as rules
 from tonnage.objects.core_v1 import BETA_STORAGE_CLASS
 from tonnage.objects.core_v1.pod import BETA_REGION, BETA_ZONE, REGION, ZONE
@@ -228,7 +227,7 @@ def _validate_capacity(capacity: dict[str, str], path: str) -> Errors:
         errors.append(unsupported(path, internal("ResourceList", capacity or None), ("storage",)))
     for name, text in capacity.items():
         errors += validate_basic_resource(text, f"{path}[{name}]")
-        errors += validate_positive_quantity(text, f"{path}[{name}]")
+        errors += rules.positive_quantity(text, f"{path}[{name}]")
     return errors
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 from tonnage.documents.kinds.storage.persistent_volume import validate_access_modes
-from tonnage.documents.strategy import Strategy
+from tonnage.documents.strategy import Strategy, TypeRules
 from tonnage.documents.validation import resources
 from tonnage.documents.validation.internal_form import diff, unchanged
 from tonnage.documents.validation.metadata import validate_label_selector
-from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.core_v1 import BETA_STORAGE_CLASS, class_name_in
@@ -104,7 +103,7 @@ def validate_claim_spec(
     if size is None:
         errors.append(required(at))
     else:
-        positive = resources.validate_positive_quantity(size, at)
+        positive = rules.positive_quantity(size, at)
         errors += positive or resources.validate_resource_quantity("storage", size, at)
     errors += _CLAIM(spec, path, "storageClassName", "volumeMode")
     errors += _validate_data_sources(spec, path, allow_any_api_group)

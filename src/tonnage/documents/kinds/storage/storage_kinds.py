@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from tonnage.documents.kinds.storage.persistent_volume import validate_volume_spec
-from tonnage.documents.strategy import Generation, Strategy, keep
+from tonnage.documents.strategy import Generation, Strategy, TypeRules, keep
 from tonnage.documents.validation.internal_form import internal, unchanged
 from tonnage.documents.validation.metadata import (
     byte_size,
@@ -17,7 +17,6 @@ from tonnage.documents.validation.metadata import (
     validate_label_selector,
     validate_topology_selector_term,
 )
-from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.core_v1 import class_name_in

@@ -16,15 +16,14 @@ from tonnage.documents.kinds.pods.pod import drop_disabled_pod_fields
 from tonnage.documents.kinds.pods.pod_defaults import default_pod_spec, spec_warnings, workload_name_warnings
 from tonnage.documents.kinds.pods.pod_spec import validate_pod_template
 from tonnage.documents.kinds.storage.persistent_volume_claim import validate_claim_spec
-from tonnage.documents.strategy import Generation, Strategy, fill, keep
+from tonnage.documents.strategy import Generation, Strategy, TypeRules, fill, keep
 from tonnage.documents.validation.metadata import validate_label_selector
-from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects import names
 from tonnage.objects.document import Doc, copy, same
 from tonnage.objects.field_errors import Errors, forbidden, invalid, required, unsupported
 from tonnage.objects.field_rules import amount_of, at_most_all, count_or_percent
 from tonnage.objects.selectors import InvalidSelector, LabelSelector
-from tonnage.objects.texts.decode_budget import whole_number
+from tonnage.quantity import whole_number
 
 MISMATCH = "`selector` does not match template `labels`"
 

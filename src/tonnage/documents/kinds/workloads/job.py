@@ -16,10 +16,9 @@ from tonnage.documents.kinds.workloads.job_rules import (
     validate_pod_failure_policy,
     validate_success_policy,
 )
-from tonnage.documents.strategy import Generation, Strategy, has_condition, keep
+from tonnage.documents.strategy import Generation, Strategy, TypeRules, has_condition, keep
 from tonnage.documents.validation.internal_form import internal
 from tonnage.documents.validation.metadata import validate_label_selector
-from tonnage.documents.validation.type_rules import TypeRules
 from tonnage.objects import names
 from tonnage.objects.document import Doc, copy, dig, same
 from tonnage.objects.field_errors import Errors, Wrong, invalid, required, too_long, unsupported

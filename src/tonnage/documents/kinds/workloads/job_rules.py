@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from tonnage.documents.strategy import has_condition
-from tonnage.documents.validation.type_rules import TypeRules
+from tonnage.documents.strategy import TypeRules, has_condition
 from tonnage.objects import field_rules as rules
 from tonnage.objects.document import Doc, same
 from tonnage.objects.field_errors import OMIT, Errors, Wrong, go_value, invalid, required, too_long, too_many
