@@ -163,7 +163,8 @@ INNER_ROWS: dict[str, Rows] = {
     ),
     "cli": (
         ("commands", "completion", "forkserver", "output"),
-        ("about", "apiserver", "cluster_options", "fault", "flags"),
+        ("flags",),
+        ("about", "apiserver", "cluster_options", "fault"),
         ("running", "explain", "questions", "simulate", "status"),
         ("controllers", "csi_driver", "dashboard", "node", "node_scaler", "pools", "provisioner", "scheduler", "up"),
         ("driver_check",),

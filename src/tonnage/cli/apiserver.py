@@ -19,19 +19,8 @@ from tonnage.apiserver.settings import (
     AuditSettings,
     authorization_mode,
 )
-from tonnage.cli.output import (
-    COUNTED,
-    FILE_PATH,
-    FOLDER_PATH,
-    PORT,
-    duration,
-    echo,
-    feature_gates,
-    from_flags,
-    logging_options,
-    say_all,
-    setting,
-)
+from tonnage.cli.flags.flag_table import flag_table
+from tonnage.cli.output import echo, feature_gates, from_flags, logging_options, say_all, setting
 from tonnage.clock import SystemClock
 from tonnage.errors import TonnageError
 from tonnage.printable import printable
@@ -50,20 +39,14 @@ def _mode(context: click.Context, parameter: click.Parameter, value: str) -> str
 
 
 @click.command()
-@click.option("--data-dir", type=FOLDER_PATH, required=True, help="Folder for everything that the server keeps.")
-@setting("--bind", str, "127.0.0.1", "Address to listen on.")
-@setting("--secure-port", PORT, 6443, "Port to listen on; 0 takes a free one.", into="port")
-@click.option(
-    "--token-file",
-    type=FILE_PATH,
-    help='Bearer tokens to accept, a line each: token,user,uid,"group1,group2", or just a token, for an administrator.'
-    "  [default: one administrator's token, kept in the data folder]",
-)
-@click.option(
-    "--client-ca-file",
-    type=FILE_PATH,
-    help="CAs of client certificates: CN is the user, O its groups.  [default: DIR/pki/ca.crt]",
-)
+@flag_table("""
+    --data-dir FOLDER!  Folder for everything that the server keeps.
+    --bind TEXT=127.0.0.1  Address to listen on.
+    --secure-port as port PORT=6443  Port to listen on; 0 takes a free one.
+    --token-file FILE  Bearer tokens to accept, a line each: token,user,uid,"group1,group2", or just a token, for an
+        administrator. [default: one administrator's token, kept in the data folder]
+    --client-ca-file FILE  CAs of client certificates: CN is the user, O its groups. [default: DIR/pki/ca.crt]
+""")
 @setting(
     "--anonymous-auth",
     click.BOOL,
@@ -78,12 +61,9 @@ def _mode(context: click.Context, parameter: click.Parameter, value: str) -> str
     default=DEFAULT_ISSUER,
     help="Issuer of ServiceAccount tokens.  [default: https:// and kubernetes.default.svc.cluster.local]",
 )
-@click.option(
-    "--api-audiences",
-    default="",
-    metavar="A,B",
-    help="Audiences; a token must name one of them.  [default: the issuer]",
-)
+@flag_table("""
+    --api-audiences TEXT= <A,B>  Audiences; a token must name one of them. [default: the issuer]
+""")
 @setting(
     "--authorization-mode",
     str,
@@ -92,26 +72,16 @@ def _mode(context: click.Context, parameter: click.Parameter, value: str) -> str
     callback=_mode,
     metavar="MODE",
 )
-@duration("--event-ttl", "1h", "How long to keep events.")
-@click.option(
-    "--audit-log-path",
-    metavar="FILE|-",
-    help="Write a line for every request to this file: user, request, response code (audit.k8s.io/v1). Off by default.",
-)
-@setting(
-    "--audit-log-maxsize",
-    COUNTED,
-    MAX_MEGABYTES,
-    "Start a new audit file after this many megabytes; 0: never.",
-)
-@setting("--audit-log-maxbackup", COUNTED, MAX_BACKUPS, "How many old audit files to keep; 0: all.")
-@click.option("--check", is_flag=True, help="Check the data folder and exit: 1 if something is damaged.")
-@click.option(
-    "--backup",
-    type=FILE_PATH,
-    metavar="FILE",
-    help="Write a consistent copy of the stored objects to a new FILE and exit; also works while a server runs.",
-)
+@flag_table(f"""
+    --event-ttl DURATION=1h  How long to keep events.
+    --audit-log-path TEXT <FILE|->  Write a line for every request to this file: user, request, response code
+        (audit.k8s.io/v1). Off by default.
+    --audit-log-maxsize INT[0..]={MAX_MEGABYTES}  Start a new audit file after this many megabytes; 0: never.
+    --audit-log-maxbackup INT[0..]={MAX_BACKUPS}  How many old audit files to keep; 0: all.
+    --check  Check the data folder and exit: 1 if something is damaged.
+    --backup FILE <FILE>  Write a consistent copy of the stored objects to a new FILE and exit; also works while a
+        server runs.
+""")
 @feature_gates
 @logging_options
 def apiserver(data_dir: Path, check: bool, backup: Path | None, **flags: Any) -> None:

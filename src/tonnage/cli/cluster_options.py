@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
 from pathlib import Path
@@ -21,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tonnage.cli.completion import contexts, files, namespaces
-from tonnage.cli.output import EXISTING_FILE, FILE_PATH, F, Option, feature_gates, from_flags, options, say, say_all
+from tonnage.cli.flags.flag_table import flags_of
+from tonnage.cli.output import F, Option, feature_gates, from_flags, options, say, say_all
 from tonnage.endpoints import ENDPOINTS_FILE_NAME, Endpoint, read_endpoints
 from tonnage.errors import TonnageError
 from tonnage.gates import Gates
@@ -212,93 +212,57 @@ class ClusterQuestion:
         return replace(self.connection.user, username="", password="", impersonation=Impersonation())
 
 
-def _kubeconfig(help: str) -> Option:
-    return click.option("--kubeconfig", "kubeconfig_file", type=FILE_PATH, help=help)
-
-
-def _namespace(help: str) -> Option:
-    return click.option(
-        *("-n", "--namespace", "given_namespace"), default="", metavar="NS", shell_complete=namespaces, help=help
-    )
-
-
-_FILE_OPTIONS = (
-    click.option(
-        "-f",
-        "--filename",
-        "files",
-        multiple=True,
-        metavar="FILE",
-        shell_complete=files,
-        help="Manifests: files, folders, - for stdin.",
-    ),
-    _kubeconfig(
-        "Kubeconfig of a live cluster; with -f as well, the manifests are added to it or replace what it has. "
-        " [default: $KUBECONFIG, else ~/.kube/config]"
-    ),
-    _namespace("Namespace of objects that are named without one."),
-)
-_LIVE_OPTIONS = (
-    _kubeconfig("Kubeconfig of the cluster to show.  [default: $KUBECONFIG, else ~/.kube/config]"),
-    _namespace("Read pods and claims of this namespace only."),
-)
-_OPTIONS = (
-    click.option(
-        "--context",
-        default="",
-        metavar="NAME",
-        shell_complete=contexts,
-        help="Context of the kubeconfig.  [default: its current context]",
-    ),
-    click.option(
-        "--scheduler-endpoint",
-        metavar="URL",
-        help="URL of the scheduler's debug pages.  [default: the endpoint of a `tonnage up` cluster, else the cluster's"
-        " Service of Tonnage's scheduler, where it can be reached]",
-    ),
-    click.option(
-        "--scheduler-ca",
-        "scheduler_ca_file",
-        type=EXISTING_FILE,
-        help="CA certificate of the scheduler's endpoint: ca.crt of its --cert-dir.",
-    ),
-    click.option(
-        "--scheduler-token-file",
-        type=EXISTING_FILE,
-        help="Bearer token for the scheduler's endpoint.  [default: the kubeconfig user's credentials]",
-    ),
-    click.option("--config", "config_file", type=FILE_PATH, help="KubeSchedulerConfiguration file of the scheduler."),
-    feature_gates,
+_FILES, _CLUSTER, _NAMESPACE, _SHOWN, _SHOWN_NAMESPACE, _FOLLOWED, _CONTEXT, *_SCHEDULER, _CONFIG = flags_of(
+    """
+    -f, --filename as files FILES... <FILE>  Manifests: files, folders, - for stdin.
+    --kubeconfig as kubeconfig_file FILE  Kubeconfig of a live cluster; with -f as well, the manifests are added to it
+        or replace what it has. [default: $KUBECONFIG, else ~/.kube/config]
+    -n, --namespace as given_namespace NAMESPACE= <NS>  Namespace of objects that are named without one.
+    --kubeconfig as kubeconfig_file FILE  Kubeconfig of the cluster to show. [default: $KUBECONFIG, else ~/.kube/config]
+    -n, --namespace as given_namespace NAMESPACE= <NS>  Read pods and claims of this namespace only.
+    --kubeconfig as kubeconfig_file FILE  Kubeconfig of the cluster to follow. [default: $KUBECONFIG, else
+        ~/.kube/config]
+    --context CONTEXT= <NAME>  Context of the kubeconfig. [default: its current context]
+    --scheduler-endpoint TEXT <URL>  URL of the scheduler's debug pages. [default: the endpoint of a `tonnage up`
+        cluster, else the cluster's Service of Tonnage's scheduler, where it can be reached]
+    --scheduler-ca as scheduler_ca_file EXISTING  CA certificate of the scheduler's endpoint: ca.crt of its --cert-dir.
+    --scheduler-token-file EXISTING  Bearer token for the scheduler's endpoint. [default: the kubeconfig user's
+        credentials]
+    --config as config_file FILE  KubeSchedulerConfiguration file of the scheduler.
+    """,
+    FILES=files,
+    NAMESPACE=namespaces,
+    CONTEXT=contexts,
 )
 
 
 def cluster_options(command: F) -> F:
     """Add the options, passed to the command as `cluster: ClusterQuestion`; file arguments are named `more_files`."""
-    return _with_options(command, (*_FILE_OPTIONS, *_OPTIONS), takes_files=True)
+    shown = (_FILES, _CLUSTER, _NAMESPACE, _CONTEXT, *_SCHEDULER, _CONFIG, feature_gates)
+    return _with_options(command, *shown, takes_files=True)
 
 
 def file_options(command: F) -> F:
     """Add the options of commands that only read files."""
-    return _with_options(command, (_FILE_OPTIONS[0], *_OPTIONS[-2:]), takes_files=True)
+    return _with_options(command, _FILES, _CONFIG, feature_gates, takes_files=True)
 
 
 def followed_cluster_options(command: F) -> F:
     """Add the options of commands that follow a live cluster and ask its API server alone."""
-    kubeconfig = _kubeconfig("Kubeconfig of the cluster to follow.  [default: $KUBECONFIG, else ~/.kube/config]")
-    return _with_options(command, (kubeconfig, _OPTIONS[0], *_OPTIONS[-2:]), takes_files=False)
+    return _with_options(command, _FOLLOWED, _CONTEXT, _CONFIG, feature_gates)
 
 
 def live_cluster_options(command: F) -> F:
     """Add the options of commands that follow a live cluster: all but -f."""
-    return _with_options(command, (*_LIVE_OPTIONS, *_OPTIONS), takes_files=False)
+    return _with_options(command, _SHOWN, _SHOWN_NAMESPACE, _CONTEXT, *_SCHEDULER, _CONFIG, feature_gates)
 
 
 def status_options(command: F) -> F:
     """Add the options that name a live cluster and its scheduler."""
-    return _with_options(command, (_LIVE_OPTIONS[0], *_OPTIONS[:4]), takes_files=False)
+    return _with_options(command, _SHOWN, _CONTEXT, *_SCHEDULER)
 
 
-def _with_options(command: F, shown: Sequence[Option], *, takes_files: bool) -> F:
+def _with_options(command: F, *shown: Option, takes_files: bool = False) -> F:
     @wraps(command)
     def asked(**given: Any) -> Any:
         given.setdefault("files", ())

@@ -9,24 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tonnage.cli.flags.endpoint_flags import check_endpoint, endpoint_options
-from tonnage.cli.flags.go_flags import Election, GoCommand, check_times, lease_place_options, lease_time_options, switch
-from tonnage.cli.output import (
-    COUNTED,
-    Flags,
-    duration,
-    feature_gates,
-    from_flags,
-    logging_options,
-    say_all,
-    setting,
-)
-from tonnage.cli.running import (
-    connected,
-    connection_of,
-    kubeconfig_option,
-    run_until_signalled,
-    say_ready,
-)
+from tonnage.cli.flags.flag_table import flag_table, switch
+from tonnage.cli.flags.go_flags import Election, GoCommand, check_times, lease_place_options, lease_time_options
+from tonnage.cli.output import Flags, feature_gates, from_flags, logging_options, say_all
+from tonnage.cli.running import connected, connection_of, kubeconfig_option, run_until_signalled, say_ready
 from tonnage.controllers import PROGRAM
 
 if TYPE_CHECKING:
@@ -35,61 +21,31 @@ if TYPE_CHECKING:
 
 @click.command(cls=GoCommand)
 @kubeconfig_option
-@setting(
-    "--controllers",
-    str,
-    "*",
-    "Controllers to run: * is all, NAME turns one on, -NAME turns one off.",
-    into="wanted",
-    metavar="*,-NAME",
-)
-@click.option(
-    *("--csi-address", "csi_addresses"),
-    multiple=True,
-    metavar="unix:///…",
-    help="Socket of a CSI driver whose volumes this program attaches; may be repeated.",
-)
-@duration("--timeout", "15s", "How long one call to a driver may take.")
-@duration("--node-monitor-period", "5s", "How often to check nodes.")
-@duration("--node-monitor-grace-period", "50s", "How long a node may be silent before it is marked as lost.")
-@duration("--node-startup-grace-period", "1m0s", "How long a node that has never posted its status may be silent.")
-@setting(
-    "--node-eviction-rate",
-    click.FloatRange(min=0),
-    0.1,
-    "Lost nodes a second from which pods are evicted, in a healthy zone.",
-)
-@setting(
-    "--secondary-node-eviction-rate",
-    click.FloatRange(min=0),
-    0.01,
-    "Lost nodes a second from which pods are evicted, in an unhealthy zone; 0 in a small zone.",
-)
-@setting("--large-cluster-size-threshold", COUNTED, 50, "A zone with at most this many nodes is small.")
-@setting(
-    "--unhealthy-zone-threshold",
-    click.FloatRange(0, 1),
-    0.55,
-    "Fraction of a zone's nodes (at least three) that must be lost for the zone to be unhealthy.",
-)
-@setting("--terminated-pod-gc-threshold", int, 12500, "How many ended pods to keep; 0 keeps all.")
-@duration(
-    "--pod-gc-quarantine",
-    "40s",
-    "How long a node must be missing before its pods are deleted. (Tonnage only; fixed in kube-controller-manager)",
-)
-@duration("--pvclaimbinder-sync-period", "15s", "How often to check claims and volumes when nothing changes.")
-@duration(
-    "--attach-detach-reconcile-sync-period",
-    "1m0s",
-    "How often to compare VolumeAttachments with what is really attached.",
-)
-@switch("--disable-attach-detach-reconcile-sync", help="Do not compare VolumeAttachments with what is really attached.")
-@switch(
-    "--disable-force-detach-on-timeout",
-    help="Leave volumes of a lost node attached until it is declared out of service.",
-)
-@switch("--leader-elect", default=False, help="Work only while holding the lease, so that several copies can run.")
+@flag_table("""
+    --controllers as wanted TEXT=* <*,-NAME>  Controllers to run: * is all, NAME turns one on, -NAME turns one off.
+    --csi-address as csi_addresses TEXT... <unix:///…>  Socket of a CSI driver whose volumes this program attaches; may
+        be repeated.
+    --timeout DURATION=15s  How long one call to a driver may take.
+    --node-monitor-period DURATION=5s  How often to check nodes.
+    --node-monitor-grace-period DURATION=50s  How long a node may be silent before it is marked as lost.
+    --node-startup-grace-period DURATION=1m0s  How long a node that has never posted its status may be silent.
+    --node-eviction-rate FLOAT[0..]=0.1  Lost nodes a second from which pods are evicted, in a healthy zone.
+    --secondary-node-eviction-rate FLOAT[0..]=0.01  Lost nodes a second from which pods are evicted, in an unhealthy
+        zone; 0 in a small zone.
+    --large-cluster-size-threshold INT[0..]=50  A zone with at most this many nodes is small.
+    --unhealthy-zone-threshold FLOAT[0..1]=0.55  Fraction of a zone's nodes (at least three) that must be lost for the
+        zone to be unhealthy.
+    --terminated-pod-gc-threshold INT=12500  How many ended pods to keep; 0 keeps all.
+    --pod-gc-quarantine DURATION=40s  How long a node must be missing before its pods are deleted. (Tonnage only; fixed
+        in kube-controller-manager)
+    --pvclaimbinder-sync-period DURATION=15s  How often to check claims and volumes when nothing changes.
+    --attach-detach-reconcile-sync-period DURATION=1m0s  How often to compare VolumeAttachments with what is really
+        attached.
+    --disable-attach-detach-reconcile-sync SWITCH=false  Do not compare VolumeAttachments with what is really attached.
+    --disable-force-detach-on-timeout SWITCH=false  Leave volumes of a lost node attached until it is declared out of
+        service.
+    --leader-elect SWITCH=false  Work only while holding the lease, so that several copies can run.
+""")
 @lease_time_options
 @lease_place_options(PROGRAM)
 @endpoint_options(port=10257)

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from tonnage.cli.flags.go_flags import GoCommand, switch
+from tonnage.cli.flags.flag_table import flag_table
+from tonnage.cli.flags.go_flags import GoCommand
 from tonnage.cli.output import (
     FILE_PATH,
-    FOLDER_PATH,
     Flags,
     Parsed,
     echo,
@@ -32,7 +32,6 @@ from tonnage.cli.output import (
     output_option,
     pools_option,
     say_all,
-    setting,
     written,
     written_json,
     wrong_usage,
@@ -80,45 +79,34 @@ ENDPOINT: Final = Parsed("address", _endpoint)
 
 
 @click.command("csi-driver", cls=GoCommand)
-@click.option(
-    "--endpoint",
-    type=ENDPOINT,
-    required=True,
-    help="Address to listen on, such as unix:///run/csi.sock; with one node and no --node-endpoint, also for that"
-    " node's calls.",
-)
-@click.option("--node-id", "nodes", multiple=True, required=True, help="Node of this driver; may be repeated.")
-@click.option(
-    "--node-endpoint",
-    type=ENDPOINT,
-    help=f"Address to listen on for the calls of each node, such as unix:///run/{PLACEHOLDER}/csi.sock.",
+@flag_table(
+    f"""
+    --endpoint ENDPOINT!  Address to listen on, such as unix:///run/csi.sock; with one node and no --node-endpoint,
+        also for that node's calls.
+    --node-id as nodes TEXT...!  Node of this driver; may be repeated.
+    --node-endpoint ENDPOINT  Address to listen on for the calls of each node, such as
+        unix:///run/{PLACEHOLDER}/csi.sock.
+    """,
+    ENDPOINT=ENDPOINT,
 )
 @pools_option
 @max_volumes_option
-@click.option("--state-dir", type=FOLDER_PATH, required=True, help="Folder for volumes and their records.")
-@setting("--driver-name", Parsed("name", _driver_name), DRIVER_NAME, "Name of the driver.")
-@setting("--pool-policy", click.Choice(POLICIES), "best-fit", "How to pick the pool of a new volume.")
-@switch(
-    "--report-pools",
-    default=True,
-    help="Report the free bytes of each pool (KEP-5925), or only their sum, as drivers did before.",
-)
-@click.option(
-    "--one-number",
-    type=click.Choice(["sum", "largest"]),
-    help="Report only this one number, as drivers do that have several pools but cannot report them.",
-)
-@click.option(
-    *("--lvm-nodes", "lvm_namespace"),
-    default="",
-    metavar="NAMESPACE",
-    help="Keep LVMNode objects in this namespace, as OpenEBS LVM LocalPV does, with every pool as a volume group."
-    " Needs the API server and the CustomResourceDefinition.",
-)
-@switch(
-    "--rebuild",
-    help="Let volumes leave a node that is cordoned, gone or out of service, and rebuild them where they are wanted "
-    "(KEP-5925). Needs the API server.",
+@flag_table(
+    f"""
+    --state-dir FOLDER!  Folder for volumes and their records.
+    --driver-name NAME={DRIVER_NAME}  Name of the driver.
+    --pool-policy POLICY=best-fit  How to pick the pool of a new volume.
+    --report-pools SWITCH=true  Report the free bytes of each pool (KEP-5925), or only their sum, as drivers did
+        before.
+    --one-number sum|largest  Report only this one number, as drivers do that have several pools but cannot report
+        them.
+    --lvm-nodes as lvm_namespace TEXT= <NAMESPACE>  Keep LVMNode objects in this namespace, as OpenEBS LVM LocalPV
+        does, with every pool as a volume group. Needs the API server and the CustomResourceDefinition.
+    --rebuild SWITCH=false  Let volumes leave a node that is cordoned, gone or out of service, and rebuild them where
+        they are wanted (KEP-5925). Needs the API server.
+    """,
+    NAME=Parsed("name", _driver_name),
+    POLICY=click.Choice(POLICIES),
 )
 @kubeconfig_option
 @click.option("--faults", "faults_file", type=FILE_PATH, help="File of faults to play, written by `tonnage fault`.")
@@ -195,12 +183,10 @@ async def _serve(
 
 
 @click.command("csi-driver-quarantine")
-@click.option(
-    "--state-dir",
-    type=FOLDER_PATH,
-    required=True,
-    help="State folder of a `tonnage csi-driver` that is not running; of a `tonnage up` cluster it is DIR/driver.",
-)
+@flag_table("""
+    --state-dir FOLDER!  State folder of a `tonnage csi-driver` that is not running; of a `tonnage up` cluster it is
+        DIR/driver.
+""")
 @click.argument("names", nargs=-1, metavar="[NODE/pool-N/NAME]...")
 @click.option("--all", "everything", is_flag=True, help="Move everything that has no record.")
 @output_option("table", "json")

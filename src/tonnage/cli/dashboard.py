@@ -20,8 +20,8 @@ import click
 
 from tonnage.cli.cluster_options import ClusterQuestion, live_cluster_options
 from tonnage.cli.flags.endpoint_flags import certificate_options, tls_of, tls_rules
-from tonnage.cli.flags.go_flags import FOLDER
-from tonnage.cli.output import EXISTING_FILE, PORT, Flags, logging_options, say, say_all, setting
+from tonnage.cli.flags.flag_table import flag_table
+from tonnage.cli.output import Flags, logging_options, say, say_all
 from tonnage.cli.running import run_until_signalled, say_ready
 from tonnage.cli.status import followed_status
 from tonnage.clock import SystemClock
@@ -36,24 +36,14 @@ if TYPE_CHECKING:
 
 @click.command()
 @live_cluster_options
-@click.option(
-    "--data-dir",
-    type=FOLDER,
-    help="Folder of the cluster, if `tonnage up` runs it.  [default: the folder of the kubeconfig]",
-)
-@setting("--bind", str, "127.0.0.1", "Address to listen on; with TLS if it is not loopback.", into="bind_address")
-@setting("--port", PORT, 8080, "Port to listen on; 0 takes a free one.")
-@click.option(
-    "--token-file",
-    type=EXISTING_FILE,
-    help="File with the token to log in with.  [default: a new token at each start]",
-)
-@click.option(
-    *("--allowed-host", "allowed_hosts"),
-    multiple=True,
-    metavar="NAME",
-    help="Host name under which browsers reach the dashboard, besides its address; others are refused.",
-)
+@flag_table("""
+    --data-dir FOLDER?  Folder of the cluster, if `tonnage up` runs it. [default: the folder of the kubeconfig]
+    --bind as bind_address TEXT=127.0.0.1  Address to listen on; with TLS if it is not loopback.
+    --port PORT=8080  Port to listen on; 0 takes a free one.
+    --token-file EXISTING  File with the token to log in with. [default: a new token at each start]
+    --allowed-host as allowed_hosts TEXT... <NAME>  Host name under which browsers reach the dashboard, besides its
+        address; others are refused.
+""")
 @certificate_options("browsers")
 @logging_options
 def dashboard(

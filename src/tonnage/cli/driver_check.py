@@ -18,19 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from tonnage.cli.csi_driver import ENDPOINT
-from tonnage.cli.output import (
-    BYTES,
-    DURATION,
-    FILE_PATH,
-    INTERRUPTED,
-    Parsed,
-    duration,
-    from_flags,
-    output_option,
-    say,
-    setting,
-    write_answer,
-)
+from tonnage.cli.flags.flag_table import flag_table
+from tonnage.cli.output import INTERRUPTED, Parsed, from_flags, output_option, say, write_answer
 from tonnage.clock import SystemClock
 from tonnage.errors import TonnageError
 from tonnage.printable import assembled, text
@@ -62,28 +51,20 @@ PAIRS: Final = Parsed("KEY=VALUE,…", _pairs)
 
 
 @click.command("driver-check")
-@click.option("--csi-address", type=ENDPOINT, required=True, help="Address of the driver's Controller service.")
-@click.option(
-    *("--node-address", "node_addresses"),
-    type=ENDPOINT,
-    multiple=True,
-    help="Address of a Node service that is not at --csi-address; with two, rebuilding is checked as well.",
-)
-@click.option("--parameters", type=PAIRS, multiple=True, help="Parameters of the StorageClass.")
-@click.option(
-    *("--topology", "segments"),
-    type=PAIRS,
-    multiple=True,
-    help="Topology segment to ask about; may be repeated.  [default: those of the nodes]",
-)
-@setting("--size", BYTES, "1Gi", "Size of the volumes to create.", into="size_bytes", metavar="SIZE")
-@click.option(
-    "--secrets-file",
-    type=FILE_PATH,
-    help="Secrets as YAML, as csi-sanity takes them: CreateVolumeSecret: {key: value}; or key: value for all calls.",
-)
-@click.option(
-    "--cordoned-node", default="", help="Node that the driver knows to be cordoned, so that volumes have to leave it."
+@flag_table(
+    """
+    --csi-address ENDPOINT!  Address of the driver's Controller service.
+    --node-address as node_addresses ENDPOINT...  Address of a Node service that is not at --csi-address; with two,
+        rebuilding is checked as well.
+    --parameters PAIRS...  Parameters of the StorageClass.
+    --topology as segments PAIRS...  Topology segment to ask about; may be repeated. [default: those of the nodes]
+    --size as size_bytes BYTES=1Gi <SIZE>  Size of the volumes to create.
+    --secrets-file FILE  Secrets as YAML, as csi-sanity takes them: CreateVolumeSecret: {key: value}; or key: value for
+        all calls.
+    --cordoned-node TEXT=  Node that the driver knows to be cordoned, so that volumes have to leave it.
+    """,
+    ENDPOINT=ENDPOINT,
+    PAIRS=PAIRS,
 )
 @click.option(
     *("--attach/--no-attach", "with_attach"),
@@ -91,24 +72,19 @@ PAIRS: Final = Parsed("KEY=VALUE,…", _pairs)
     show_default=True,
     help="Attach volumes with ControllerPublishVolume, or, as with attachRequired: false, only stage them.",
 )
-@click.option(
-    "--work-dir",
-    type=click.Path(path_type=Path, file_okay=False, exists=True),
-    help="Folder in which to stage volumes; the driver must see it.  [default: a temporary one]",
+@flag_table(
+    """
+    --work-dir DIR  Folder in which to stage volumes; the driver must see it. [default: a temporary one]
+    --fill as fills  Also create volumes as large as whole pools, and fill a node.
+    --measure as measures  Measure how the driver picks pools and rounds sizes, and print the annotations to set. With
+        --fill, larger volumes are created where small ones do not show it.
+    --most-volumes INT[1..1000]=32  Most volumes to create at a time, to reach a node's attach limit or to see how
+        pools are picked.
+    --timeout DURATION=15s  Timeout of each call.
+    --settle-time as settle_s DURATION=5s  How long to wait for the driver's figures to change.
+    """,
+    DIR=click.Path(path_type=Path, file_okay=False, exists=True),
 )
-@click.option("--fill", "fills", is_flag=True, help="Also create volumes as large as whole pools, and fill a node.")
-@click.option(
-    *("--measure", "measures"),
-    is_flag=True,
-    help="Measure how the driver picks pools and rounds sizes, and print the annotations to set. With --fill, larger"
-    " volumes are created where small ones do not show it.",
-)
-@setting(
-    *("--most-volumes", click.IntRange(1, 1000), 32),
-    "Most volumes to create at a time, to reach a node's attach limit or to see how pools are picked.",
-)
-@duration("--timeout", "15s", "Timeout of each call.")
-@setting("--settle-time", DURATION, "5s", "How long to wait for the driver's figures to change.", into="settle_s")
 @output_option("table", "json")
 def driver_check(
     csi_address: str, node_addresses: tuple[str, ...], timeout_s: float, output: str, **flags: Any

@@ -18,6 +18,7 @@ import click
 
 from tonnage.cli.cluster_options import ClusterQuestion, cluster_options
 from tonnage.cli.completion import files, pods, workloads
+from tonnage.cli.flags.flag_table import flag_table
 from tonnage.cli.output import (
     DOES_NOT_FIT,
     INTERRUPTED,
@@ -44,21 +45,16 @@ _WHAT = "--pod NS/NAME, --workload KIND/NS/NAME or --pending"
 @click.command()
 @cluster_options
 @click.argument("more_files", nargs=-1, metavar="[FILE]...", shell_complete=files)
-@click.option(
-    *("--pod", "pod_keys"),
-    multiple=True,
-    metavar="NS/NAME",
-    shell_complete=pods,
-    help="A pod to explain; may be repeated.",
+@flag_table(
+    """
+    --pod as pod_keys POD... <NS/NAME>  A pod to explain; may be repeated.
+    --workload as workload_names WORKLOAD... <KIND/NS/NAME>  A workload to explain: its pods, existing and future, are
+        placed one after the other; may be repeated.
+    --pending  Explain every pending pod, grouped by cause, with what would help most.
+    """,
+    POD=pods,
+    WORKLOAD=workloads,
 )
-@click.option(
-    *("--workload", "workload_names"),
-    multiple=True,
-    metavar="KIND/NS/NAME",
-    shell_complete=workloads,
-    help="A workload to explain: its pods, existing and future, are placed one after the other; may be repeated.",
-)
-@click.option("--pending", is_flag=True, help="Explain every pending pod, grouped by cause, with what would help most.")
 @exit_code_option("Exit 3 when something does not fit.")
 @output_option("table", "json")
 def explain(

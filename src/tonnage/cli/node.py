@@ -9,17 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from tonnage.cli.output import (
-    AT_LEAST_ONE,
-    FILE_PATH,
-    FOLDER_PATH,
-    NOT_NEGATIVE,
-    Parsed,
-    feature_gates,
-    from_flags,
-    logging_options,
-    setting,
-)
+from tonnage.cli.flags.flag_table import flag_table
+from tonnage.cli.output import Parsed, feature_gates, from_flags, logging_options
 from tonnage.cli.running import (
     connected,
     connection_of,
@@ -57,56 +48,28 @@ LISTEN: Final = Parsed("address", partial(listen_address, default_host="127.0.0.
 
 @click.command("node")
 @kubeconfig_option
-@click.option("--node-name", "names", multiple=True, required=True, help="Name of a node to run; may be repeated.")
-@click.option(
-    "--root-dir",
-    type=FOLDER_PATH,
-    required=True,
-    help="Folder for mounts; each node has a folder of its name there, laid out like a kubelet's.",
+@flag_table(
+    f"""
+    --node-name as names TEXT...!  Name of a node to run; may be repeated.
+    --root-dir FOLDER!  Folder for mounts; each node has a folder of its name there, laid out like a kubelet's.
+    --csi-address as csi_addresses TEXT...  Socket of a CSI driver, with {{node}} for the node's name; may be repeated.
+        A driver counts as installed while its socket exists.
+    --capacity CAPACITY= <cpu=8,memory=32Gi,pods=110>  Capacity of each node; resources that are not named keep their
+        default.
+    --node-ip TEXT=127.0.0.1  IP address of every node.
+    --node-lease-duration-seconds as lease_duration_s INT[1..]=40  Duration of a node's lease; it is renewed four times
+        in that time.
+    --attach-error-grace-seconds as attach_error_grace_s FLOAT[0.0..]={ATTACH_ERROR_GRACE_S}  How long attaching must
+        have failed because the node's attach limit is reached, before the pod fails (KEP-4876). The limit in CSINode
+        is corrected at once.
+    --csi-timeout-seconds as csi_timeout_s FLOAT[0.1..]=30.0  How long one call to a driver may take.
+    --faults as faults_file FILE  File of faults to play, written by `tonnage fault`: node-stopped, node-slow,
+        node-removed.
+    --metrics-address LISTEN=0  Address to serve /metrics, /healthz and /readyz on; 0 serves none.
+    """,
+    CAPACITY=CAPACITY,
+    LISTEN=LISTEN,
 )
-@click.option(
-    *("--csi-address", "csi_addresses"),
-    multiple=True,
-    help="Socket of a CSI driver, with {node} for the node's name; may be repeated. A driver counts as installed"
-    " while its socket exists.",
-)
-@click.option(
-    "--capacity",
-    type=CAPACITY,
-    default="",
-    metavar="cpu=8,memory=32Gi,pods=110",
-    help="Capacity of each node; resources that are not named keep their default.",
-)
-@setting("--node-ip", str, "127.0.0.1", "IP address of every node.")
-@setting(
-    "--node-lease-duration-seconds",
-    AT_LEAST_ONE,
-    40,
-    "Duration of a node's lease; it is renewed four times in that time.",
-    into="lease_duration_s",
-)
-@setting(
-    "--attach-error-grace-seconds",
-    NOT_NEGATIVE,
-    ATTACH_ERROR_GRACE_S,
-    "How long attaching must have failed because the node's attach limit is reached, before the pod fails"
-    " (KEP-4876). The limit in CSINode "
-    "is corrected at once.",
-    into="attach_error_grace_s",
-)
-@setting(
-    "--csi-timeout-seconds",
-    click.FloatRange(min=0.1),
-    30.0,
-    "How long one call to a driver may take.",
-    into="csi_timeout_s",
-)
-@click.option(
-    *("--faults", "faults_file"),
-    type=FILE_PATH,
-    help="File of faults to play, written by `tonnage fault`: node-stopped, node-slow, node-removed.",
-)
-@setting("--metrics-address", LISTEN, "0", "Address to serve /metrics, /healthz and /readyz on; 0 serves none.")
 @feature_gates
 @logging_options
 def node(

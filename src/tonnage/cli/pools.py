@@ -10,16 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tonnage.cli.completion import driver_names
-from tonnage.cli.flags.go_flags import GoCommand, switch
+from tonnage.cli.flags.flag_table import flag_table, switch
+from tonnage.cli.flags.go_flags import GoCommand
 from tonnage.cli.output import Flags, Parsed, duration, echo, from_flags, logging_options, setting
-from tonnage.cli.running import (
-    endpoint_of,
-    kubeconfig_option,
-    run_until_signalled,
-    say_ready,
-    sidecar,
-    sidecar_options,
-)
+from tonnage.cli.running import endpoint_of, kubeconfig_option, run_until_signalled, say_ready, sidecar, sidecar_options
 from tonnage.objects.size_rules import SizeRules
 from tonnage.objects.storage_v1 import POOL_POLICIES
 from tonnage.pools.settings import PROGRAM, KeepFree, PoolsSettings
@@ -46,94 +40,39 @@ def _size_rules(text: str) -> str:
 
 @click.command("pools", cls=GoCommand)
 @kubeconfig_option
-@click.option(
-    "--source",
-    type=click.Choice(_SOURCES),
-    metavar="SOURCE",
-    help=f"Where to read the pools from: {', '.join(_SOURCES)}; not needed when --driver names a driver that has a "
-    "source.",
-)
-@click.option(
-    *("--driver", "drivers"),
-    multiple=True,
-    metavar="NAME",
-    shell_complete=driver_names,
-    help="CSI driver whose StorageClasses get pools; may be repeated.  [default: the source's own driver]",
-)
-@click.option(
-    "--source-namespace",
-    default="",
-    help="Namespace of the objects in which the driver publishes pools.  [default: any namespace]",
-)
-@click.option(
-    "--annotation",
-    default="",
-    metavar="KEY",
-    help="With --source nodes: annotation of nodes that holds the pools; {class} stands for the class's name.",
-)
-@click.option(
-    "--label",
-    default="",
-    metavar="KEY",
-    help="With --source nodes: label of nodes that holds the pools, with _ between amounts.",
-)
-@click.option(
-    "--command",
-    type=Parsed("words", _words),
-    default="",
-    metavar="'PROGRAM ARGS'",
-    help="With --source command: a program that prints the node's pools as JSON.",
-)
-@duration("--interval", "30s", "How often to run --command.")
-@duration("--command-timeout", "10s", "How long one run of --command may take.")
-@click.option(
-    "--node-name",
-    envvar="NODE_NAME",
-    default="",
-    show_envvar=True,
-    help="Name of the node whose pools --command prints.",
-)
-@setting(
-    "--keep-free",
-    Parsed("part", KeepFree.parse),
-    "0",
-    "Part of each pool to hold back for overhead: it is not published.",
-    metavar="1Gi|2%",
-)
-@click.option(
-    *("--pool-policy", "policy"),
-    type=click.Choice(POOL_POLICIES),
-    help="How the driver picks a pool.  [default: what is known of the driver]",
-)
-@switch(
-    "--set-pool-policy",
-    default=True,
-    help="Write the policy to the StorageClasses (annotation tonnage.dev/pool-policy).",
-    into="sets_policy",
-)
-@click.option(
-    "--size-rules",
-    type=Parsed("rules", _size_rules),
-    default="",
-    metavar="RULES",
-    help="Which sizes the driver makes, as in tonnage.dev/size-rules.  [default: what is known of the driver]",
-)
-@switch(
-    "--set-size-rules",
-    default=True,
-    help="Write these rules to the StorageClasses (tonnage.dev/size-rules); a value that somebody else wrote stays.",
-    into="sets_sizes",
-)
-@switch(
-    "--set-capacity-groups",
-    help="Mark StorageClasses that draw from the same disks (annotation tonnage.dev/capacity-group).",
-    into="sets_groups",
-)
-@switch(
-    "--create-objects",
-    help="Create CSIStorageCapacity objects for classes that have none because their driver publishes no capacity, and"
-    " have them checked (annotation tonnage.dev/check-capacity).",
-    into="creates_objects",
+@flag_table(
+    f"""
+    --source SOURCE <SOURCE>  Where to read the pools from: {", ".join(_SOURCES)}; not needed when --driver names a
+        driver that has a source.
+    --driver as drivers DRIVER... <NAME>  CSI driver whose StorageClasses get pools; may be repeated. [default: the
+        source's own driver]
+    --source-namespace TEXT=  Namespace of the objects in which the driver publishes pools. [default: any namespace]
+    --annotation TEXT= <KEY>  With --source nodes: annotation of nodes that holds the pools; {{class}} stands for the
+        class's name.
+    --label TEXT= <KEY>  With --source nodes: label of nodes that holds the pools, with _ between amounts.
+    --command WORDS= <'PROGRAM ARGS'>  With --source command: a program that prints the node's pools as JSON.
+    --interval DURATION=30s  How often to run --command.
+    --command-timeout DURATION=10s  How long one run of --command may take.
+    --node-name TEXT= $NODE_NAME  Name of the node whose pools --command prints.
+    --keep-free PART=0 <1Gi|2%>  Part of each pool to hold back for overhead: it is not published.
+    --pool-policy as policy POLICY  How the driver picks a pool. [default: what is known of the driver]
+    --set-pool-policy as sets_policy SWITCH=true  Write the policy to the StorageClasses (annotation
+        tonnage.dev/pool-policy).
+    --size-rules RULES= <RULES>  Which sizes the driver makes, as in tonnage.dev/size-rules. [default: what is known of
+        the driver]
+    --set-size-rules as sets_sizes SWITCH=true  Write these rules to the StorageClasses (tonnage.dev/size-rules); a
+        value that somebody else wrote stays.
+    --set-capacity-groups as sets_groups SWITCH=false  Mark StorageClasses that draw from the same disks (annotation
+        tonnage.dev/capacity-group).
+    --create-objects as creates_objects SWITCH=false  Create CSIStorageCapacity objects for classes that have none
+        because their driver publishes no capacity, and have them checked (annotation tonnage.dev/check-capacity).
+    """,
+    SOURCE=click.Choice(_SOURCES),
+    DRIVER=driver_names,
+    WORDS=Parsed("words", _words),
+    PART=Parsed("part", KeepFree.parse),
+    POLICY=click.Choice(POOL_POLICIES),
+    RULES=Parsed("rules", _size_rules),
 )
 @setting(
     "--objects-namespace", str, "kube-system", "Namespace of the created objects.", into="namespace", envvar="NAMESPACE"

@@ -13,26 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from tonnage.cli.flags.go_flags import GoCommand, switch
-from tonnage.cli.output import (
-    AT_LEAST_ONE,
-    NOT_NEGATIVE,
-    Flags,
-    duration,
-    from_flags,
-    gates_option,
-    logging_options,
-    say_all,
-    setting,
-)
-from tonnage.cli.running import (
-    endpoint_of,
-    kubeconfig_option,
-    run_until_signalled,
-    say_ready,
-    sidecar,
-    sidecar_options,
-)
+from tonnage.cli.flags.flag_table import flag_table
+from tonnage.cli.flags.go_flags import GoCommand
+from tonnage.cli.output import Flags, from_flags, gates_option, logging_options, say_all
+from tonnage.cli.running import endpoint_of, kubeconfig_option, run_until_signalled, say_ready, sidecar, sidecar_options
 from tonnage.gates import GateError, Gates
 
 if TYPE_CHECKING:
@@ -76,85 +60,45 @@ def parse_gates(text: str) -> ProvisionerGates:
 
 @click.command(cls=GoCommand)
 @kubeconfig_option
-@setting("--csi-address", str, "/run/csi/socket", "Address of the CSI driver's socket.")
-@duration("--timeout", "10s", "Timeout of one call to the driver: create or delete a volume, ask for capacity.")
-@setting("--volume-name-prefix", str, "pvc", "Prefix of the names of new volumes.")
-@setting(
-    "--volume-name-uuid-length",
-    click.IntRange(min=-1),
-    -1,
-    "How many characters of the claim's uid go into a volume's name; -1 is all.",
-)
-@setting("--worker-threads", AT_LEAST_ONE, 100, "How many volumes to create or delete at a time.")
-@setting("--cloning-protection-threads", AT_LEAST_ONE, 1, "How many claims that are being cloned to handle at a time.")
-@duration(
-    "--retry-interval-start",
-    "1s",
-    "Pause after the first failure; it doubles with each further one, up to --retry-interval-max.",
-)
-@duration("--retry-interval-max", "5m", "Longest pause after a failure.")
-@switch("--strict-topology", help="Pass only the selected node's topology to CreateVolume.")
-@switch(
-    "--immediate-topology",
-    default=True,
-    help="Pass the topology of all nodes to CreateVolume when no node was selected.",
-)
-@switch("--extra-create-metadata", help="Pass the names of claim and volume to CreateVolume.")
-@click.option("--default-fstype", default="", help="File system of volumes whose class names none.")
-@switch(
-    "--controller-publish-readonly",
-    help="Make volumes read-only when their claim has ReadOnlyMany as its only access mode.",
-)
-@switch(
-    "--prevent-volume-mode-conversion",
-    default=True,
-    help="Refuse to restore a snapshot with another volume mode, unless the snapshot allows it.",
-)
-@switch(
-    "--enable-expansion",
-    default=True,
-    help="Expand volumes too, as external-resizer does. (Tonnage only; not in external-provisioner)",
-)
-@switch(
-    "--enable-capacity",
-    default=True,
-    help="Publish CSIStorageCapacity objects (external-provisioner's default is false).",
-)
-@duration("--capacity-poll-interval", "1m", "How often to ask the driver for its capacity.")
-@switch("--capacity-for-immediate-binding", help="Publish capacity also for classes with volumeBindingMode Immediate.")
-@setting(
-    "--capacity-ownerref-level",
-    click.IntRange(min=-1),
-    1,
-    "Owner of capacity objects: 0 the pod $POD_NAME, 1 its controller, 2 the controller of that; -1, or without"
-    " $POD_NAME, none.",
-)
-@setting(
-    "--capacity-namespace",
-    str,
-    "kube-system",
-    "Namespace of capacity objects. (Tonnage only; external-provisioner has just the variable)",
-    envvar="NAMESPACE",
-    show_envvar=True,
-)
-@setting("--capacity-threads", AT_LEAST_ONE, 1, "How many capacity objects to update at a time.")
-@setting("--kube-api-capacity-qps", NOT_NEGATIVE, 1.0, "Most capacity objects to write a second; 0 is no limit.")
-@setting("--kube-api-capacity-burst", AT_LEAST_ONE, 5, "Most capacity objects to write at once.")
-@switch("--node-deployment", help="Run one provisioner on each node, for the volumes of that node.")
-@click.option(
-    "--node-name", envvar="NODE_NAME", default="", show_envvar=True, help="Name of this node, with --node-deployment."
-)
-@switch(
-    "--node-deployment-immediate-binding",
-    default=True,
-    help="With --node-deployment: compete for claims for which no node was selected.",
-)
-@duration("--node-deployment-base-delay", "20s", "Wait before competing for a claim; it doubles with each attempt.")
-@duration("--node-deployment-max-delay", "60s", "Longest wait before competing for a claim.")
-@switch("--leader-election", help="Work only while holding the lease, so that several copies can run.")
-@click.option(
-    "--leader-election-namespace", default="", help="Namespace of the lease.  [default: the pod's own namespace]"
-)
+@flag_table("""
+    --csi-address TEXT=/run/csi/socket  Address of the CSI driver's socket.
+    --timeout DURATION=10s  Timeout of one call to the driver: create or delete a volume, ask for capacity.
+    --volume-name-prefix TEXT=pvc  Prefix of the names of new volumes.
+    --volume-name-uuid-length INT[-1..]=-1  How many characters of the claim's uid go into a volume's name; -1 is all.
+    --worker-threads INT[1..]=100  How many volumes to create or delete at a time.
+    --cloning-protection-threads INT[1..]=1  How many claims that are being cloned to handle at a time.
+    --retry-interval-start DURATION=1s  Pause after the first failure; it doubles with each further one, up to
+        --retry-interval-max.
+    --retry-interval-max DURATION=5m  Longest pause after a failure.
+    --strict-topology SWITCH=false  Pass only the selected node's topology to CreateVolume.
+    --immediate-topology SWITCH=true  Pass the topology of all nodes to CreateVolume when no node was selected.
+    --extra-create-metadata SWITCH=false  Pass the names of claim and volume to CreateVolume.
+    --default-fstype TEXT=  File system of volumes whose class names none.
+    --controller-publish-readonly SWITCH=false  Make volumes read-only when their claim has ReadOnlyMany as its only
+        access mode.
+    --prevent-volume-mode-conversion SWITCH=true  Refuse to restore a snapshot with another volume mode, unless the
+        snapshot allows it.
+    --enable-expansion SWITCH=true  Expand volumes too, as external-resizer does. (Tonnage only; not in
+        external-provisioner)
+    --enable-capacity SWITCH=true  Publish CSIStorageCapacity objects (external-provisioner's default is false).
+    --capacity-poll-interval DURATION=1m  How often to ask the driver for its capacity.
+    --capacity-for-immediate-binding SWITCH=false  Publish capacity also for classes with volumeBindingMode Immediate.
+    --capacity-ownerref-level INT[-1..]=1  Owner of capacity objects: 0 the pod $POD_NAME, 1 its controller, 2 the
+        controller of that; -1, or without $POD_NAME, none.
+    --capacity-namespace TEXT=kube-system $NAMESPACE  Namespace of capacity objects. (Tonnage only;
+        external-provisioner has just the variable)
+    --capacity-threads INT[1..]=1  How many capacity objects to update at a time.
+    --kube-api-capacity-qps FLOAT[0.0..]=1.0  Most capacity objects to write a second; 0 is no limit.
+    --kube-api-capacity-burst INT[1..]=5  Most capacity objects to write at once.
+    --node-deployment SWITCH=false  Run one provisioner on each node, for the volumes of that node.
+    --node-name TEXT= $NODE_NAME  Name of this node, with --node-deployment.
+    --node-deployment-immediate-binding SWITCH=true  With --node-deployment: compete for claims for which no node was
+        selected.
+    --node-deployment-base-delay DURATION=20s  Wait before competing for a claim; it doubles with each attempt.
+    --node-deployment-max-delay DURATION=60s  Longest wait before competing for a claim.
+    --leader-election SWITCH=false  Work only while holding the lease, so that several copies can run.
+    --leader-election-namespace TEXT=  Namespace of the lease. [default: the pod's own namespace]
+""")
 @sidecar_options("leader-election", retry_period="5s", qps=0.0, burst=10, note=" external-provisioner's default is 5.")
 @click.option("--metrics-address", default="", metavar="HOST:PORT", help="Older name of --http-endpoint.")
 @gates_option(parse_gates, help="Features to turn on or off.")

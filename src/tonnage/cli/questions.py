@@ -21,6 +21,7 @@ import click
 from tonnage.cli.cluster_options import ClusterQuestion, cluster_options, file_options, followed_cluster_options
 from tonnage.cli.completion import files, workloads
 from tonnage.cli.completion import nodes as node_values
+from tonnage.cli.flags.flag_table import flag_table
 from tonnage.cli.output import (
     DOES_NOT_FIT,
     DURATION,
@@ -31,7 +32,6 @@ from tonnage.cli.output import (
     progress,
     say,
     say_all,
-    setting,
     shown_status,
     write_answer,
     written,
@@ -123,26 +123,16 @@ def drain_preview(
 
 @click.command()
 @cluster_options
-@click.option(
-    "--workload",
-    metavar="KIND/NS/NAME",
-    shell_complete=workloads,
-    help="A workload of the cluster, such as StatefulSet/shop/db.",
-)
-@click.option(
-    "--template", "template_file", type=FILE_PATH, help="Manifest of a workload or pod that is not in the cluster."
-)
-@setting("--max", click.IntRange(0), MOST, "Stop counting at this many replicas.", into="most")
-@click.option(
-    *("--node-template", "node_file"),
-    type=FILE_PATH,
-    help="Manifests of a Node, its CSINode and its CSIStorageCapacity objects; goes with --nodes-needed.",
-)
-@click.option(
-    "--nodes-needed",
-    "wants_nodes",
-    is_flag=True,
-    help="Count how many nodes like --node-template hold all the workload's replicas.",
+@flag_table(
+    f"""
+    --workload WORKLOAD <KIND/NS/NAME>  A workload of the cluster, such as StatefulSet/shop/db.
+    --template as template_file FILE  Manifest of a workload or pod that is not in the cluster.
+    --max as most INT[0..]={MOST}  Stop counting at this many replicas.
+    --node-template as node_file FILE  Manifests of a Node, its CSINode and its CSIStorageCapacity objects; goes with
+        --nodes-needed.
+    --nodes-needed as wants_nodes  Count how many nodes like --node-template hold all the workload's replicas.
+    """,
+    WORKLOAD=workloads,
 )
 @exit_code_option("Exit 3 when not all replicas of the workload fit; for a pod or 0 replicas, when not one more fits.")
 @output_option("table", "json", "html")

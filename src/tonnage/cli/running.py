@@ -29,8 +29,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from tonnage.cli.flags import endpoint_flags
-from tonnage.cli.flags.go_flags import FILE, LEASE_TIMES, Election
-from tonnage.cli.output import AT_LEAST_ONE, NOT_NEGATIVE, Flags, Option, duration, echo, options, setting, wrong_usage
+from tonnage.cli.flags.flag_table import FILE, flag_table
+from tonnage.cli.flags.go_flags import LEASE_TIMES, Election
+from tonnage.cli.output import Flags, Option, duration, echo, options, wrong_usage
 from tonnage.clock import SystemClock
 from tonnage.serving.process_memory import memory_kept_level
 
@@ -251,14 +252,11 @@ def sidecar_options(prefix: str, *, retry_period: str, qps: float, burst: int, n
     times = {name: default for name, (default, _) in LEASE_TIMES.items()} | {"retry-period": retry_period}
     return options(
         *(duration(f"--{prefix}-{name}", times[name], help) for name, (_, help) in LEASE_TIMES.items()),
-        setting("--kube-api-qps", NOT_NEGATIVE, qps, f"Most requests a second to the API server; 0 is no limit.{note}"),
-        setting("--kube-api-burst", AT_LEAST_ONE, burst, "Most requests to the API server at once."),
-        click.option(
-            "--http-endpoint",
-            default="",
-            metavar="HOST:PORT",
-            help="Address to serve health and metrics on.  [default: not served]",
-        ),
+        flag_table(f"""
+            --kube-api-qps FLOAT[0.0..]={qps}  Most requests a second to the API server; 0 is no limit.{note}
+            --kube-api-burst INT[1..]={burst}  Most requests to the API server at once.
+            --http-endpoint TEXT= <HOST:PORT>  Address to serve health and metrics on. [default: not served]
+        """),
     )
 
 

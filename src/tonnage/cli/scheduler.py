@@ -14,23 +14,11 @@ import click
 
 from tonnage import __version__
 from tonnage.cli.flags.endpoint_flags import check_endpoint, endpoint_options
-from tonnage.cli.flags.go_flags import (
-    FILE,
-    Election,
-    GoCommand,
-    lease_place_options,
-    lease_time_options,
-    switch,
-    version_flag,
-)
+from tonnage.cli.flags.flag_table import flag_table
+from tonnage.cli.flags.go_flags import Election, GoCommand, lease_place_options, lease_time_options, version_flag
 from tonnage.cli.flags.scheduler_flags import configured, kube_scheduler_options, removed_options
-from tonnage.cli.output import BYTES, Flags, feature_gates, logging_options, say, say_all, setting
-from tonnage.cli.running import (
-    connected,
-    connection_of,
-    run_until_signalled,
-    say_ready,
-)
+from tonnage.cli.output import Flags, feature_gates, logging_options, say, say_all
+from tonnage.cli.running import connected, connection_of, run_until_signalled, say_ready
 from tonnage.errors import TonnageError
 
 if TYPE_CHECKING:
@@ -43,33 +31,25 @@ _YOUNG_OBJECTS = 20_000
 
 
 @click.command(cls=GoCommand)
-@click.option("--config", "config_file", type=FILE, help="KubeSchedulerConfiguration file of the scheduler.")
-@click.option("--kubeconfig", "kubeconfig_file", type=FILE, help="How to reach the API server.")
-@click.option(
-    "--master", default="", metavar="URL", help="URL of the API server, instead of the one in the kubeconfig."
-)
-@click.option("--write-config-to", type=FILE, help="Write the configuration in force to this file, and exit.")
-@switch(
-    "--leader-elect",
-    default=None,
-    help="Place pods only while holding the lease, so that several schedulers can run.  [default: true]",
-)
+@flag_table("""
+    --config as config_file FILE?  KubeSchedulerConfiguration file of the scheduler.
+    --kubeconfig as kubeconfig_file FILE?  How to reach the API server.
+    --master TEXT= <URL>  URL of the API server, instead of the one in the kubeconfig.
+    --write-config-to FILE?  Write the configuration in force to this file, and exit.
+    --leader-elect SWITCH  Place pods only while holding the lease, so that several schedulers can run. [default: true]
+""")
 @lease_time_options
 @lease_place_options("kube-scheduler")
 @endpoint_options(port=10259)
 @kube_scheduler_options
 @removed_options
-@click.option(
-    *("--record", "record_file"),
-    type=FILE,
-    help="Record the cluster's changes and every decision to this file, for `tonnage simulate --recording`.",
-)
-@setting("--record-limit", BYTES, "1Gi", "Stop recording at this size; the scheduler goes on.")
-@click.option(
-    *("--tracing-config-file", "tracing_file"),
-    type=FILE,
-    help="TracingConfiguration that says where to send traces of pods. Needs `pip install tonnage[tracing]`.",
-)
+@flag_table("""
+    --record as record_file FILE?  Record the cluster's changes and every decision to this file, for `tonnage simulate
+        --recording`.
+    --record-limit BYTES=1Gi  Stop recording at this size; the scheduler goes on.
+    --tracing-config-file as tracing_file FILE?  TracingConfiguration that says where to send traces of pods. Needs
+        `pip install tonnage[tracing]`.
+""")
 @feature_gates
 @logging_options
 @version_flag("following kube-scheduler 1.36")

@@ -10,17 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from tonnage.cli.cluster_options import ClusterQuestion, cluster_options
-from tonnage.cli.output import (
-    FILE_PATH,
-    INTERRUPTED,
-    interruptible,
-    output_option,
-    progress,
-    say,
-    say_all,
-    setting,
-    write_answer,
-)
+from tonnage.cli.flags.flag_table import flag_table
+from tonnage.cli.output import INTERRUPTED, interruptible, output_option, progress, say, say_all, write_answer
 from tonnage.whatif.simulate.presets import PRESETS
 
 if TYPE_CHECKING:
@@ -33,25 +24,15 @@ BASE = "default"
 
 @click.command()
 @cluster_options
-@click.option("--scenario", "scenario_file", type=FILE_PATH, help="Scenario file: what happens and when.")
-@click.option(
-    *("--recording", "recording_file"),
-    type=FILE_PATH,
-    help="Instead of --scenario: a recording of `tonnage scheduler --record`, whose decisions are made again.",
-)
-@setting("--seed", int, 0, "Seed of all random choices; the same seed gives the same answer.")
-@setting(
-    "--seeds",
-    click.IntRange(1, 1000),
-    1,
-    "How many seeds to play, from --seed on; the answer shows the spread of each figure.",
-)
-@click.option(
-    *("--compare", "compared"),
-    multiple=True,
-    metavar="NAME=CONFIG",
-    help=f"A configuration to compare: a KubeSchedulerConfiguration file, or {', '.join(PRESETS)}; may be repeated.",
-)
+@flag_table(f"""
+    --scenario as scenario_file FILE  Scenario file: what happens and when.
+    --recording as recording_file FILE  Instead of --scenario: a recording of `tonnage scheduler --record`, whose
+        decisions are made again.
+    --seed INT=0  Seed of all random choices; the same seed gives the same answer.
+    --seeds INT[1..1000]=1  How many seeds to play, from --seed on; the answer shows the spread of each figure.
+    --compare as compared TEXT... <NAME=CONFIG>  A configuration to compare: a KubeSchedulerConfiguration file, or
+        {", ".join(PRESETS)}; may be repeated.
+""")
 @output_option("table", "json", "html")
 def simulate(
     cluster: ClusterQuestion,

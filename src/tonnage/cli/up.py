@@ -24,22 +24,17 @@ import click
 from click.shell_completion import CompletionItem
 
 from tonnage.cli.commands import HintedUsageError
+from tonnage.cli.flags.flag_table import flag_table
 from tonnage.cli.output import (
-    BYTES,
     COUNT,
-    EXISTING_FILE,
     FOLDER_PATH,
-    NOT_NEGATIVE,
     POOLS,
-    PORT,
     columns,
-    duration,
     echo,
     feature_gates,
     from_flags,
     logging_options,
     say_all,
-    setting,
     shown_status,
 )
 from tonnage.cli.running import run_until_signalled, say_ready
@@ -65,81 +60,36 @@ if TYPE_CHECKING:
     default=default_folder,
     help="Folder for everything that the cluster keeps.  [default: ~/.tonnage]",
 )
-@click.option(
-    "--nodes",
-    type=click.IntRange(1, MAX_NODES),
-    help="Number of nodes.  [default: as before, else as many as --pools names, else 3]",
+@flag_table(
+    """
+    --nodes NODES  Number of nodes. [default: as before, else as many as --pools names, else 3]
+    --pools POOLS... <[NODE=]LIST>  Pools of each node, as 3x100Gi or 100Gi,50Gi. [default: as before, else 3x100Gi]
+    --max-volumes COUNT... <[NODE=]N>  Volumes that may be attached to a node. [default: as before, else 16]
+    --pool-policy best-fit|most-free|first-fit|random  How the driver picks a pool; also written to its CSIDriver
+        (annotation tonnage.dev/pool-policy). [default: as before, else best-fit]
+    --one-number pools|sum|largest  Play a driver that cannot report pools: it reports the sum of a node's pools, or
+        the largest, and keeps the pools in LVMNode objects in namespace openebs (give their CustomResourceDefinition
+        with -f). `pools` reports all pools. [default: as before, else pools]
+    --classes CLASSES  Number of StorageClasses pools, pools-2, … which all draw from the same pools (annotation
+        tonnage.dev/capacity-group). [default: as before, else 1]
+    """,
+    NODES=click.IntRange(1, MAX_NODES),
+    CLASSES=click.IntRange(1, MAX_CLASSES),
 )
-@click.option(
-    "--pools",
-    type=POOLS,
-    multiple=True,
-    metavar="[NODE=]LIST",
-    help="Pools of each node, as 3x100Gi or 100Gi,50Gi.  [default: as before, else 3x100Gi]",
-)
-@click.option(
-    "--max-volumes",
-    type=COUNT,
-    multiple=True,
-    metavar="[NODE=]N",
-    help="Volumes that may be attached to a node.  [default: as before, else 16]",
-)
-@click.option(
-    "--pool-policy",
-    type=click.Choice(["best-fit", "most-free", "first-fit", "random"]),
-    help="How the driver picks a pool; also written to its CSIDriver (annotation tonnage.dev/pool-policy).  "
-    "[default: as before, else best-fit]",
-)
-@click.option(
-    "--one-number",
-    type=click.Choice(["pools", "sum", "largest"]),
-    help="Play a driver that cannot report pools: it reports the sum of a node's pools, or the largest, and keeps the"
-    " pools in LVMNode objects in namespace openebs (give their CustomResourceDefinition with -f). `pools`"
-    " reports all pools.  "
-    "[default: as before, else pools]",
-)
-@click.option(
-    "--classes",
-    type=click.IntRange(1, MAX_CLASSES),
-    help="Number of StorageClasses pools, pools-2, … which all draw from the same pools (annotation"
-    " tonnage.dev/capacity-group).  "
-    "[default: as before, else 1]",
-)
-@click.option("-f", "--filename", "files", multiple=True, help="Manifests to apply before nodes start.")
-@setting("--bind", str, "127.0.0.1", "Address that the API server listens on.")
-@setting("--secure-port", PORT, 6443, "Port to listen on; 0 takes a free one.")
-@click.option(
-    "--scheduler-config",
-    type=EXISTING_FILE,
-    help="KubeSchedulerConfiguration: profiles, weights, how capacity is reserved.",
-)
-@duration("--event-ttl", "1h", "How long to keep events.")
-@setting(
-    "--attach-error-grace-seconds",
-    NOT_NEGATIVE,
-    ATTACH_ERROR_GRACE_S,
-    "How long attaching must have failed because the node's attach limit is reached, before the pod fails (KEP-4876).",
-    into="attach_error_grace_s",
-)
-@click.option(
-    "--audit-log-path",
-    metavar="FILE",
-    default="",
-    help="Write a line for every request to the API server to this file: user, request, response code. Off by default.",
-)
-@setting(
-    "--max-log-size",
-    BYTES,
-    "10Mi",
-    "Start a new log file at this size; the one before it is kept.",
-    into="max_log_bytes",
-)
-@click.option("--dashboard", is_flag=True, help="Serve the dashboard as well, on loopback, and print its address.")
-@click.option(
-    "--dashboard-port",
-    type=PORT,
-    help="Port of the dashboard; 0 takes a free one.  [default: 8080, or a free one when that is taken]",
-)
+@flag_table(f"""
+    -f, --filename as files TEXT...  Manifests to apply before nodes start.
+    --bind TEXT=127.0.0.1  Address that the API server listens on.
+    --secure-port PORT=6443  Port to listen on; 0 takes a free one.
+    --scheduler-config EXISTING  KubeSchedulerConfiguration: profiles, weights, how capacity is reserved.
+    --event-ttl DURATION=1h  How long to keep events.
+    --attach-error-grace-seconds as attach_error_grace_s FLOAT[0.0..]={ATTACH_ERROR_GRACE_S}  How long attaching must
+        have failed because the node's attach limit is reached, before the pod fails (KEP-4876).
+    --audit-log-path TEXT= <FILE>  Write a line for every request to the API server to this file: user, request,
+        response code. Off by default.
+    --max-log-size as max_log_bytes BYTES=10Mi  Start a new log file at this size; the one before it is kept.
+    --dashboard  Serve the dashboard as well, on loopback, and print its address.
+    --dashboard-port PORT  Port of the dashboard; 0 takes a free one. [default: 8080, or a free one when that is taken]
+""")
 @feature_gates
 @logging_options
 def up(files: tuple[str, ...], **flags: Any) -> None:
@@ -230,13 +180,12 @@ def _story_names(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 
 
 @click.command()
-@click.option("--list", "lists", is_flag=True, help="List the stories, and play none.")
-@click.option(
-    "--only",
-    multiple=True,
-    metavar="STORY",
-    shell_complete=_story_names,
-    help="Play only this story; may be repeated.  [default: all]",
+@flag_table(
+    """
+    --list as lists  List the stories, and play none.
+    --only STORY... <STORY>  Play only this story; may be repeated. [default: all]
+    """,
+    STORY=_story_names,
 )
 def demo(lists: bool, only: tuple[str, ...]) -> None:
     from tonnage.stories.suites import STORIES, SUITES, title_of

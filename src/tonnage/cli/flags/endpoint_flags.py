@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from tonnage.cli.flags.go_flags import FILE, FOLDER, ignored, refused, switch, texts
-from tonnage.cli.output import DURATION, PORT, Flags, Option, from_flags, options, setting
+from tonnage.cli.flags.flag_table import FILE, FOLDER, flag_table, switch
+from tonnage.cli.flags.go_flags import ignored, refused, texts
+from tonnage.cli.output import PORT, Flags, Option, from_flags, options, setting
 from tonnage.client.delegated_access import OPEN_PATHS, OpenPaths
 from tonnage.clock import Clock, SystemClock
 from tonnage.errors import TonnageError
@@ -88,12 +89,9 @@ def serving_options(*, port: int) -> Option:
         setting("--bind-address", str, "127.0.0.1", "Address to serve health, metrics and debug pages on."),
         setting("--secure-port", PORT, port, "Port to serve health, metrics and debug pages on; 0 serves none."),
         certificate_options("clients"),
-        click.option(
-            "--tls-min-version",
-            default="",
-            metavar="VersionTLS12|VersionTLS13",
-            help="Oldest TLS version to accept.  [default: VersionTLS12]",
-        ),
+        flag_table("""
+            --tls-min-version TEXT= <VersionTLS12|VersionTLS13>  Oldest TLS version to accept. [default: VersionTLS12]
+        """),
         texts(
             "--tls-cipher-suites", "Cipher suites to accept with TLS 1.2, by Go's names.  [default: OpenSSL's choice]"
         ),
@@ -180,17 +178,11 @@ def _hidden(ctx: click.Context, param: click.Parameter, value: str | None) -> No
 
 metric_options: Final = options(
     texts("--disabled-metrics", help="Metrics to leave out, by their full names."),
-    click.option(
-        "--allow-metric-labels",
-        multiple=True,
-        metavar="METRIC,LABEL=A,B",
-        help="Values to show for a metric's label; other values are shown as `unexpected`.",
-    ),
-    click.option(
-        "--allow-metric-labels-manifest",
-        type=FILE,
-        help="File with the same as --allow-metric-labels, under allowListMapping.",
-    ),
+    flag_table("""
+        --allow-metric-labels TEXT... <METRIC,LABEL=A,B>  Values to show for a metric's label; other values are shown
+            as `unexpected`.
+        --allow-metric-labels-manifest FILE?  File with the same as --allow-metric-labels, under allowListMapping.
+    """),
     # We hide no metrics, so the flag is only checked.
     click.option("--show-hidden-metrics-for-version", default=None, callback=_hidden, expose_value=False, hidden=True),
 )
@@ -260,53 +252,32 @@ def _lower(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 access_options: Final = options(
-    switch(
-        "--unauthenticated-on-loopback",
-        "Serve metrics and debug pages to every user of this machine without a token; --bind-address must be loopback."
-        " (Tonnage only; not in kube-scheduler)",
-    ),
-    click.option(
-        "--authentication-kubeconfig",
-        type=FILE,
-        help="Kubeconfig of the API server that checks bearer tokens (TokenReview).  [default: the program's own"
-        " connection]",
-    ),
-    switch("--authentication-skip-lookup", "Do not read the CA of client certificates from the cluster."),
-    switch(
-        "--authentication-tolerate-lookup-failure",
-        "If the CA of client certificates cannot be read from the cluster, go on without client certificates.",
-        True,
-        into="tolerates_failure",
-    ),
-    setting(
-        *("--authentication-token-webhook-cache-ttl", DURATION, "10s", "How long the answer about a token is cached."),
-        into="token_ttl_s",
-    ),
-    click.option(
-        "--authorization-kubeconfig",
-        type=FILE,
-        help="Kubeconfig of the API server that checks permissions (SubjectAccessReview).  [default: the program's"
-        " own connection]",
-    ),
+    flag_table("""
+        --unauthenticated-on-loopback SWITCH=false  Serve metrics and debug pages to every user of this machine without
+            a token; --bind-address must be loopback. (Tonnage only; not in kube-scheduler)
+        --authentication-kubeconfig FILE?  Kubeconfig of the API server that checks bearer tokens (TokenReview).
+            [default: the program's own connection]
+        --authentication-skip-lookup SWITCH=false  Do not read the CA of client certificates from the cluster.
+        --authentication-tolerate-lookup-failure as tolerates_failure SWITCH=true  If the CA of client certificates
+            cannot be read from the cluster, go on without client certificates.
+        --authentication-token-webhook-cache-ttl as token_ttl_s DURATION=10s  How long the answer about a token is
+            cached.
+        --authorization-kubeconfig FILE?  Kubeconfig of the API server that checks permissions (SubjectAccessReview).
+            [default: the program's own connection]
+    """),
     texts(
         *("--authorization-always-allow-paths", "Paths that need no permission; a * at the end matches any rest."),
         OPEN_PATHS,
         into="open_paths",
     ),
-    setting(
-        *("--authorization-webhook-cache-authorized-ttl", DURATION, "10s", "How long an allowed request is cached."),
-        into="allow_ttl_s",
-    ),
-    setting(
-        *("--authorization-webhook-cache-unauthorized-ttl", DURATION, "10s", "How long a denied request is cached."),
-        into="deny_ttl_s",
-    ),
-    click.option("--client-ca-file", type=FILE, help="CA of client certificates.  [default: the cluster's]"),
-    click.option(
-        *("--requestheader-client-ca-file", "front_proxy_ca_file"),
-        type=FILE,
-        help="CA of front proxies, which name the user in headers.  [default: the cluster's]",
-    ),
+    flag_table("""
+        --authorization-webhook-cache-authorized-ttl as allow_ttl_s DURATION=10s  How long an allowed request is
+            cached.
+        --authorization-webhook-cache-unauthorized-ttl as deny_ttl_s DURATION=10s  How long a denied request is cached.
+        --client-ca-file FILE?  CA of client certificates. [default: the cluster's]
+        --requestheader-client-ca-file as front_proxy_ca_file FILE?  CA of front proxies, which name the user in
+            headers. [default: the cluster's]
+    """),
     texts(
         *("--requestheader-allowed-names", "Common names that a front proxy's certificate may have.  [default: any]"),
         into="allowed_names",

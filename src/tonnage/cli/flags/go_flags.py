@@ -1,7 +1,7 @@
 """Flags in the form of Go's pflag, as Kubernetes' programs have them, and the flags of leader election.
 
     @click.command(cls=GoCommand)
-    @switch("--leader-elect", help="…")                   --leader-elect, --leader-elect=true, --leader-elect=false
+    @flag_table("--leader-elect SWITCH=false  …")         --leader-elect, --leader-elect=true, --leader-elect=false
     @refused("--vmodule", because="…", instead="…")       a flag that upstream has and we do not, with the reason
 
 A `GoCommand` also accepts `--no-leader-elect` for `--leader-elect=false` (the last one counts), `--leader_elect`,
@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -24,34 +23,6 @@ from tonnage.cli.output import DURATION, Option, echo, options
 
 if TYPE_CHECKING:
     from tonnage.scheduling.configuration.configuration import LeaderElection
-
-
-def switch(name: str, help: str, default: bool | None = False, *, into: str = "", hidden: bool = False) -> Option:
-    """A boolean flag: `--name`, `--name=true`, `--name=false`. `into` names the parameter if it differs."""
-    return click.option(
-        *filter(None, (name, into)),
-        type=click.BOOL,
-        is_flag=False,
-        flag_value="true",
-        default=default,
-        metavar="[=true|false]",
-        help=help if default is None else f"{help}  [default: {str(default).lower()}]",
-        hidden=hidden,
-    )
-
-
-class GoPath(click.Path):
-    """A path; an empty one counts as not given, as in pflag: manifests may hold `--config=` with an empty value."""
-
-    def __init__(self, *, is_folder: bool = False) -> None:
-        super().__init__(path_type=Path, dir_okay=is_folder, file_okay=not is_folder)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return None if value == "" else super().convert(value, param, ctx)
-
-
-FILE: Final = GoPath()
-FOLDER: Final = GoPath(is_folder=True)
 
 
 class Texts(click.ParamType[tuple[str, ...]]):

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
-from tonnage.cli.flags.go_flags import check_times, ignored, refused, switch
-from tonnage.cli.output import COUNTED, DURATION, Flags, options, setting
+from tonnage.cli.flags.flag_table import flag_table, switch
+from tonnage.cli.flags.go_flags import check_times, ignored, refused
+from tonnage.cli.output import DURATION, Flags, options, setting
 
 if TYPE_CHECKING:
     from tonnage.scheduling.configuration.configuration import Configuration, LeaderElection
@@ -37,24 +38,15 @@ def _version(ctx: click.Context, param: click.Parameter, value: str | None) -> N
 
 
 kube_scheduler_options: Final = options(
-    switch(
-        "--profiling",
-        default=None,
-        help="Serve stacks and profiles at /debug/pprof/ to users who may read that path.  [default: true]",
-    ),
+    flag_table("""
+        --profiling SWITCH  Serve stacks and profiles at /debug/pprof/ to users who may read that path. [default: true]
+    """),
     switch("--contention-profiling", default=None, help="No effect: there is one thread.", hidden=True),
-    click.option(
-        "--kube-api-qps",
-        type=float,
-        default=None,
-        help="Most requests a second to the API server; below 0 is no limit.  [default: 1000; kube-scheduler: 50]",
-    ),
-    click.option(
-        "--kube-api-burst",
-        type=COUNTED,
-        default=None,
-        help="Most requests to the API server at once.  [default: 2000; kube-scheduler: 100]",
-    ),
+    flag_table("""
+        --kube-api-qps FLOAT  Most requests a second to the API server; below 0 is no limit. [default: 1000;
+            kube-scheduler: 50]
+        --kube-api-burst INT[0..]  Most requests to the API server at once. [default: 2000; kube-scheduler: 100]
+    """),
     click.option(
         "--kube-api-content-type",
         type=click.Choice(["application/vnd.kubernetes.protobuf", "application/json"]),
