@@ -21,10 +21,10 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from tonnage.keyed import Shelf
-from tonnage.objects.core_v1 import Event, PersistentVolumeClaim
+from tonnage.objects.core_v1 import Event, PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.core_v1.persistent_volume import annotated_refusal, is_for_good
 from tonnage.objects.meta import Key, Object, StampedMeta
-from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.objects.storage_v1 import CSIStorageCapacity, VolumeAttachment
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import STORAGE_KINDS, Storage, either
@@ -226,6 +226,7 @@ class HoldRecord:
 
 
 R = TypeVar("R", bound=HoldRecord)
+T = TypeVar("T", bound=Object)
 
 
 class Records(Generic[R]):
@@ -266,8 +267,8 @@ class CapacityHolds(ABC):
     """The holds of one cluster in one mode. Objects are known by `identity`, their uid.
 
     Decisions ask what is `held`. For a pod, Reserve calls `assuming` and `keep_back`; `send` is called when its claims
-    are written one after the other, `release` when its attempt fails. A mode notes in `_changed` which objects have
-    other holds than before, and calls `_tell` after every event.
+    are written one after the other, `release` when its attempt fails. After an event, a mode computes the records that
+    depend on the object anew (`_look`), and notes in `_changed` which objects have other holds than before.
     """
 
     keeps_whole_objects: ClassVar[bool]
@@ -293,6 +294,8 @@ class CapacityHolds(ABC):
         self.ended = dict.fromkeys(CAUSES, 0)
         """How many holds ended, by cause."""
         self._profile_timeouts: set[float] = set()
+        self._listen(VolumeAttachment, self._attachment_changed)
+        self._refusals.on_change.append(self._refusal_changed)
 
     # -- asking -------------------------------------------------------------------------------------------------------
 
@@ -384,11 +387,39 @@ class CapacityHolds(ABC):
     def _is_unchecked(self, record: Any) -> bool:
         """True if the source of the pools may not have been checked since the record's volumes were created."""
 
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    def _listen(self, kind: type[T], changed: Callable[[T | None, T | None], None]) -> None:
+        """Call `changed` about every object of a kind that changes, then the observers."""
+
+        def heard(old: T | None, new: T | None) -> None:
+            changed(old, new)
+            self._tell(old if isinstance(old, CSIStorageCapacity) else None)
+
+        self._storage.on_change(kind, heard)
+
+    def _attachment_changed(self, old: VolumeAttachment | None, new: VolumeAttachment | None) -> None:
+        self._look_at(PersistentVolume, either(old, new).spec.source.persistent_volume_name)
+
+    def _refusal_changed(self, key: Key) -> None:
+        self._look_at(PersistentVolumeClaim, key)
+        self._tell()
+
+    def _look_at(self, kind: type[Object], name: str) -> None:
+        """Compute all records anew that depend on an object."""
+        for record in self._records.of(kind, name):
+            if record in self._records:  # not ended by the one before
+                self._look(record)
+
+    @abstractmethod
+    def _look(self, record: Any) -> None:
+        """Compute a record anew from the objects that it depends on, and keep it or end it."""
+
     @abstractmethod
     def _end(self, record: Any, cause: str) -> None: ...
 
     def _tell(self, gone: CSIStorageCapacity | None = None) -> None:
-        """Call the observers about all changes so far. `gone`: an object that was just deleted."""
+        """Call the observers about all changes so far. `gone`: an object that may have been deleted."""
         changed, self._changed = self._changed, {}
         for uid in changed:
             for listener in self.on_change:

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key
-from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass, VolumeAttachment
+from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import either
@@ -27,7 +27,7 @@ from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.capacity.pools import is_elsewhere
 from tonnage.scheduling.volumes.demand import VolumePlan
 from tonnage.scheduling.volumes.packing.pool_fits import Sizes, descending
-from tonnage.scheduling.volumes.reservations.holds import DELETION, FAILURE, Hold, as_assumed, is_refresh
+from tonnage.scheduling.volumes.reservations.holds import FAILURE, Hold, as_assumed, is_refresh
 from tonnage.scheduling.volumes.reservations.promise_book import PromiseBook
 from tonnage.scheduling.volumes.reservations.promises import Promise, is_news, is_still
 from tonnage.scheduling.volumes.volume_reach import RebuildProgress, is_on_its_way
@@ -45,16 +45,14 @@ class Ledger(PromiseBook):
         self._awaited: Collection[Key] = ()
         """Claims that are being assumed; `reserve` will charge them next."""
         self._node_tick = cluster.node_changes.tick
-        self._refusals.on_change.append(self._refusal_changed)
-        self._meet_all()
-        self._tell()  # before anyone listens: only later changes are news
-        self._storage.on_change(PersistentVolumeClaim, self._claim_changed)
-        self._storage.on_change(PersistentVolume, self._volume_changed)
-        self._storage.on_change(CSIStorageCapacity, self._capacity_changed)
+        self._listen(PersistentVolumeClaim, self._claim_changed)
+        self._listen(PersistentVolume, self._volume_changed)
+        self._listen(CSIStorageCapacity, self._capacity_changed)
         self._storage.on_change(StorageClass, self._rules_changed)
         self._storage.on_change(CSIDriver, self._rules_changed)
-        self._storage.on_change(VolumeAttachment, self._attachment_changed)
         self._groups.on_change.append(self._rules_changed)
+        self._meet_all()
+        self._tell()  # before anyone listens: only later changes are news
 
     # -- asking -------------------------------------------------------------------------------------------------------
 
@@ -135,10 +133,10 @@ class Ledger(PromiseBook):
                 self._end(promise, FAILURE)
                 promise = None
             if promise is None:
-                promise = self._open(claim, now, is_rebuild=claim.is_bound)
+                promise = self._new(claim, now, is_rebuild=claim.is_bound)
             promise.since, promise.timeout_s = now, timeout_s
             promise.named, promise.pod = identity(capacity), pod
-            self._settle(promise)
+            self._look(promise)
         self._tell()
 
     def send(self, claims: Iterable[Key]) -> None:
@@ -176,86 +174,77 @@ class Ledger(PromiseBook):
         for key, hold in told.items():
             claim, promise = self._storage.claims.get(key), self._records.get(key)
             if promise is None:
-                promise = self._open(claim, hold.since) if claim is not None else self._of_hold(hold)
+                promise = self._new(claim, hold.since) if claim is not None else self._of_hold(hold)
             if promise is not None:
                 promise.since, promise.named, promise.pod = hold.since, hold.uid, pods.get(hold.pod)
                 self._charge(promise, charges[key])
         self._tell()
 
     def catch_up(self) -> None:
-        self._settle_stale()
+        self._follow_rules()
         self._tell()
 
-    def _settle_stale(self) -> None:
+    def _follow_rules(self) -> None:
         """Account for changed nodes, new objects and new rules. Costs two comparisons if there are none."""
         tick = self._cluster.node_changes.tick
         if self._is_stale or self._node_tick != tick:
             self._is_stale, self._node_tick = False, tick
-            self._settle_all(self._records)
-
-    def _settle_all(self, promises: Iterable[Promise]) -> None:
-        for promise in promises:
-            self._settle(promise)
+            for promise in self._records:
+                if promise in self._records:  # not ended by the one before
+                    self._look(promise)
 
     # -- storage events -----------------------------------------------------------------------------------------------
 
     def _claim_changed(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
         key = either(old, new).key
         promise = self._records.get(key)
-        if promise is not None and not is_still(promise.claim, new):
-            left = self._leave(promise, new)
-            is_gone = new is None or new.uid != promise.claim.uid
-            self._end(promise, DELETION if is_gone else FAILURE, is_left=left is not None)
-            if left is not None:
-                self._settle(left)
-            promise = None
+        if promise is not None and new is not None and is_still(promise.claim, new):
+            promise.claim = new
+            self._look(promise)
+            return
+        if promise is not None:
+            self._leave(promise, new)
         if old is not None and old.is_bound and not is_still(old, new):
             self._unseen_volumes.pop(old.spec.volume_name, None)
-        if new is not None and promise is not None:
-            if new.is_bound and not promise.claim.is_bound:
-                self._was_bound(promise)
-            promise.claim = new
-            self._note_asked(promise)
-            promise.is_unsent = promise.is_unsent and self._storage.claims.is_assumed(key)
-            self._settle(promise)
-        elif new is not None and key in self._awaited and not (new.is_bound or (old and old.selected_node)):
+        if new is None:
+            return
+        if key in self._awaited and not (new.is_bound or (old and old.selected_node)):
             return  # a claim that had a node may have got it back, without another event
-        elif new is not None and (old is None or is_news(old, new)):
+        if old is None or is_news(old, new):
             self._meet(new)
-        self._tell()
 
     def _volume_changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
-        if old is not None and (new is None or new.spec.claim_ref != old.spec.claim_ref):
-            self._volume_went(old)
         name = either(old, new).name
-        key, tick = self._unseen_volumes.pop(name, ("", 0)) if new is not None else ("", 0)
+        was, now = (volume.spec.claim_ref if volume is not None else None for volume in (old, new))
+        if was is not None and was != now:
+            self._volume_of.pop(was.uid, None)
+        is_late = new is not None and name in self._unseen_volumes
+        key, tick = now.key if now is not None else "", self._figures.tick
         if new is not None:
-            self._volume_came(new)
-        is_kept = self._records.get(key) is not None  # a rebuild may keep it that ends just now
-        for promise in self._records.of(PersistentVolume, name):
-            self._settle(promise)
-            if new is None and promise in self._records:
-                self._end(promise)  # there is no volume left to rebuild
-        if old is not None and new is not None and new.spec.claim_ref is not None:
-            claim = self._storage.claims.get(new.spec.claim_ref.key)
-            is_free = claim is not None and self._records.get(claim.key) is None and is_on_its_way(claim, new)
+            self._note_owner(new)
+            key, tick = self._unseen_volumes.pop(name, (key, tick))
+        is_free = self._records.get(key) is None  # before a rebuild ends
+        for owner in filter(None, dict.fromkeys((was, now))):
+            self._look_at(PersistentVolumeClaim, owner.key)
+        self._look_at(PersistentVolume, name)
+        for promise in self._records.of(PersistentVolume, name) if new is None else ():
+            self._end(promise)  # there is no volume left to rebuild
+        claim = self._storage.claims.get(key)
+        if new is not None and claim is not None and is_free and claim.is_bound and claim.spec.volume_name == name:
             # It was elsewhere and may move again. A volume that had arrived and may move stays where it is.
-            if claim is not None and is_free and self._progress(claim, old) is RebuildProgress.ELSEWHERE:
-                self._meet(claim)
-        late = self._storage.claims.get(key) if not is_kept and self._records.get(key) is None else None
-        if new is not None and late is not None and late.is_bound and late.spec.volume_name == name:
-            self._meet_bound(late, new, tick)
+            is_sent = is_on_its_way(claim, new) and self._progress(claim, old) is RebuildProgress.ELSEWHERE
+            if is_late or is_sent:
+                self._meet_bound(claim, new, tick)
         if new is not None and old is None:
             self._meet_volume(new)
-        self._tell()
 
     def _capacity_changed(self, old: CSIStorageCapacity | None, new: CSIStorageCapacity | None) -> None:
         if old is not None:
-            self._settle_stale()  # a refresh shows what was created before it, so account for that first
+            self._follow_rules()  # a refresh shows what was created before it, so account for that first
         gone = old if old is not None and (new is None or identity(new) != identity(old)) else None
         if gone is not None:
             self._figures.forget(identity(gone))
-            self._settle_all(self._records.of(CSIStorageCapacity, identity(gone)))
+            self._look_at(CSIStorageCapacity, identity(gone))
         if new is not None:
             before = old if gone is None else None
             is_moved = before is None or is_elsewhere(before, new)
@@ -267,16 +256,7 @@ class Ledger(PromiseBook):
             elif is_refreshed:
                 for promise in self._figures.shown_by_refresh(new, self._unshown(identity(new))):
                     promise.shown_by.add(identity(new))
-            self._settle_all(self._records.of(CSIStorageCapacity, identity(new)))
-        self._tell(gone)
-
-    def _refusal_changed(self, key: Key) -> None:
-        self._settle_all(self._promises_of((key,)))
-        self._tell()
-
-    def _attachment_changed(self, old: VolumeAttachment | None, new: VolumeAttachment | None) -> None:
-        self._settle_all(self._records.of(PersistentVolume, either(old, new).spec.source.persistent_volume_name))
-        self._tell()
+            self._look_at(CSIStorageCapacity, identity(new))
 
     def _rules_changed(self, *_: object) -> None:
         """A class, a driver or a capacity group changed."""

@@ -21,7 +21,7 @@ from types import MappingProxyType
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod, PodMeta
 from tonnage.objects.meta import Key, split_key
-from tonnage.objects.storage_v1 import CSIStorageCapacity, VolumeAttachment
+from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import either
@@ -39,6 +39,7 @@ from tonnage.scheduling.volumes.reservations.holds import (
     Hold,
     HoldRecord,
     Records,
+    Tag,
     as_assumed,
     is_looked_at_anew,
     is_refresh,
@@ -105,12 +106,10 @@ class Reservations(CapacityHolds):
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
         self._records: Records[ReservedObject] = Records()
-        self._storage.on_change(CSIStorageCapacity, self._capacity_changed)
-        self._storage.on_change(PersistentVolumeClaim, self._claim_changed)
+        self._listen(CSIStorageCapacity, self._capacity_changed)
+        self._listen(PersistentVolumeClaim, self._claim_changed)
+        self._listen(PersistentVolume, self._volume_changed)
         self._groups.on_change.append(self._groups_changed)
-        self._refusals.on_change.append(self._refusal_changed)
-        self._storage.on_change(PersistentVolume, self._volume_changed)
-        self._storage.on_change(VolumeAttachment, self._attachment_changed)
         self._find_rebuilds()
 
     # -- asking -------------------------------------------------------------------------------------------------------
@@ -265,7 +264,6 @@ class Reservations(CapacityHolds):
             if old is None or is_elsewhere(old, new):
                 for sibling in self._groups.siblings(new):
                     self._hold_siblings(sibling)
-        self._tell(gone)
 
     def _refreshed(self, held: ReservedObject, new: CSIStorageCapacity) -> None:
         self._look(held)  # a rebuild that was refused may have lost its room
@@ -325,29 +323,15 @@ class Reservations(CapacityHolds):
         key = either(old, new).key
         for held in self._records.of(PersistentVolumeClaim, key):
             asked = held.waited[key]
-            if new is None or new.uid != asked.uid:
-                self._look(held, {key: DELETION})
-            else:
-                is_lost = asked.selected_node not in ("", new.selected_node)
-                self._look(held, {key: FAILURE} if is_lost else {})
-        self._tell()
-
-    def _refusal_changed(self, key: Key) -> None:
-        for held in self._records.of(PersistentVolumeClaim, key):
-            self._look(held)
-        self._tell()
+            is_lost = new is not None and asked.selected_node not in ("", new.selected_node)
+            cause = DELETION if new is None or new.uid != asked.uid else FAILURE if is_lost else ""
+            self._look(held, {key: cause} if cause else {})
 
     def _volume_changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
-        owner = either(old, new).spec.claim_ref
-        for held in self._records.of(PersistentVolumeClaim, owner.key) if owner is not None else ():
-            if owner is not None and held.waited[owner.key].is_bound:
-                self._look(held, {owner.key: DELETION} if new is None else {})
-        self._tell()
-
-    def _attachment_changed(self, old: VolumeAttachment | None, new: VolumeAttachment | None) -> None:
-        volume = self._storage.volumes.get(new.spec.source.persistent_volume_name) if new is not None else None
-        if volume is not None:
-            self._volume_changed(volume, volume)
+        name = either(old, new).name
+        for held in self._records.of(PersistentVolume, name):
+            rebuilt = [key for key, asked in held.waited.items() if asked.spec.volume_name == name]
+            self._look(held, dict.fromkeys(rebuilt, DELETION) if new is None else {})
 
     # -- one reservation ----------------------------------------------------------------------------------------------
 
@@ -394,8 +378,13 @@ class Reservations(CapacityHolds):
     def _file(self, held: ReservedObject) -> None:
         if held not in self._records:
             self._changed.setdefault(held.key, False)
-        pods, claims = {(Pod, uid) for uid in held.pods}, {(PersistentVolumeClaim, key) for key in held.waited}
-        self._records.file(held, pods | claims)
+        tags: set[Tag] = {(Pod, uid) for uid in held.pods}
+        for key, claim in held.waited.items():
+            tags |= {
+                (PersistentVolumeClaim, key),
+                *([(PersistentVolume, claim.spec.volume_name)] if claim.is_bound else ()),
+            }
+        self._records.file(held, tags)
 
     def _end(self, held: ReservedObject, cause: str) -> None:
         self._records.remove(held)

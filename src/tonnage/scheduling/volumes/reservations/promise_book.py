@@ -1,5 +1,8 @@
 """The life of a promise: opened, made, charged to objects, shown by their figures, left behind, ended.
 
+Whatever changes, `_look` computes the promise anew from its claim, its volume, the capacity objects and their figures:
+what it is charged with is compared with before.
+
 A volume uses its capacity until it is deleted, whatever happens to its claim. If the claim is sent elsewhere, deleted
 or unbound, the promise continues under the name `data (volume pvc-1, on node-1)`, which no claim can have.
 
@@ -63,10 +66,12 @@ class PromiseBook(holds.CapacityHolds):
         self._unseen_volumes: dict[str, tuple[Key, int]] = {}
         """Volumes that a bound claim named before they were seen, with the claim's key and the tick of the claim."""
         for volume in self._storage.volumes:
-            self._volume_came(volume)
+            self._note_owner(volume)
 
-    def _promises_of_class(self, class_name: str) -> list[Promise]:
-        return [record for record in self._records if record.claim.class_name == class_name]
+    def _note_owner(self, volume: PersistentVolume) -> None:
+        owner = volume.spec.claim_ref
+        if owner is not None and owner.uid:
+            self._volume_of[owner.uid] = volume.name
 
     # -- claims and volumes seen for the first time -------------------------------------------------------------------
 
@@ -83,7 +88,7 @@ class PromiseBook(holds.CapacityHolds):
             return
         volume = self._storage.volumes.get(claim.spec.volume_name) if claim.is_bound else None
         if not claim.is_bound:
-            self._settle(self._open(claim, self._clock.now()))
+            self._look(self._new(claim, self._clock.now()))
         elif volume is None:
             self._unseen_volumes[claim.spec.volume_name] = (claim.key, self._figures.tick)
         else:
@@ -94,7 +99,7 @@ class PromiseBook(holds.CapacityHolds):
         created_at, is_moving = volume.metadata.creation_timestamp, is_on_its_way(claim, volume)
         objects = self._index.objects_at(claim.class_name, claim.selected_node)
         if is_moving or self._has_just_arrived(claim, volume, objects):
-            promise = self._open(claim, self._clock.now(), is_rebuild=True)
+            promise = self._new(claim, self._clock.now(), is_rebuild=True)
             if not is_moving:
                 self._was_made(promise, tick, self._server.now())
         elif created_at is None or not claim.selected_node:
@@ -103,10 +108,10 @@ class PromiseBook(holds.CapacityHolds):
             age_s = self._server.age_s(created_at)
             if age_s >= self.longest_timeout_s and not any(each.is_unchecked_since(created_at) for each in objects):
                 return
-            promise = self._open(claim, created_at)
-            self._has_volume(promise, volume)
+            promise = self._new(claim, created_at)
+            promise.volume, promise.order = volume, next(self._orders)
             self._was_made(promise, tick, created_at, age_s)
-        self._settle(promise)
+        self._look(promise)
 
     def _has_just_arrived(
         self, claim: PersistentVolumeClaim, volume: PersistentVolume, objects: Sequence[CSIStorageCapacity]
@@ -131,8 +136,8 @@ class PromiseBook(holds.CapacityHolds):
         promise = Promise(claim, self._clock.now(), EVER, is_left_behind=True, has_claim=False)
         promise.made_tick, promise.made_at = self._figures.tick, created_at
         promise.waits_since_s = self._clock.monotonic() - age_s
-        self._has_volume(promise, volume)
-        self._settle(promise)
+        promise.volume, promise.order = volume, next(self._orders)
+        self._look(promise)
         self._show_made(promise)
 
     def _is_undecided(self, volume: PersistentVolume) -> bool:
@@ -171,7 +176,7 @@ class PromiseBook(holds.CapacityHolds):
             return
         order, charged = next(self._orders), dict[str, None]()
         for class_name in self._groups.classes_with(of_class.name):
-            for promise in self._promises_of_class(class_name):
+            for promise in [record for record in self._records if record.claim.class_name == class_name]:
                 if self._progress(promise.claim, volume) is not RebuildProgress.ELSEWHERE:
                     charged |= dict.fromkeys(promise.charged)
         for uid in charged:
@@ -179,19 +184,9 @@ class PromiseBook(holds.CapacityHolds):
 
     # -- a promise's life ---------------------------------------------------------------------------------------------
 
-    def _open(self, claim: PersistentVolumeClaim, since: datetime, *, is_rebuild: bool = False) -> Promise:
-        """Open the promise of a claim that has none."""
-        promise = Promise(claim, since, Decided(self._figures.tick), is_rebuild=is_rebuild)
-        self._note_asked(promise)
-        name = self._volume_of.get(claim.uid, "") if not is_rebuild else ""
-        volume = self._storage.volumes.get(name) if name else None
-        if volume is not None:
-            self._has_volume(promise, volume)
-            for other in self._records.of(PersistentVolume, volume.name):
-                if other.is_undecided:
-                    promise.shown_by |= other.shown_by
-                    self._end(other)
-        return promise
+    def _new(self, claim: PersistentVolumeClaim, since: datetime, *, is_rebuild: bool = False) -> Promise:
+        """A promise that is decided on now."""
+        return Promise(claim, since, Decided(self._figures.tick), is_rebuild=is_rebuild)
 
     def _was_made(self, promise: Promise, tick: int, made_at: datetime | None, age_s: float = 0.0) -> None:
         """The volume of a promise was created or has arrived, at this tick and this time of the server's clock."""
@@ -200,16 +195,17 @@ class PromiseBook(holds.CapacityHolds):
         promise.waits_since_s = self._clock.monotonic() - age_s
         self._made.append(promise)
 
-    def _settle(self, promise: Promise) -> None:
-        """Charge a promise to the objects that do not show it yet. End it if the object it was charged to and all that
-        share its pools show it."""
+    def _look(self, promise: Promise) -> None:
+        """Compute a promise anew from its claim, its volume and the figures: charge it to the objects that do not show
+        it yet. End it if its volume is elsewhere, or if the object it was charged to and all that share its pools show
+        it."""
+        claim, progress = promise.claim, RebuildProgress.ARRIVED
         if promise.is_left_behind or promise.is_rebuild:
-            progress = self._progress(promise.claim)
-            if progress is RebuildProgress.ELSEWHERE:
-                self._end(promise, holds.DELETION if promise.is_left_behind else holds.FAILURE)
-                return
-            if promise.is_rebuild:
-                self._follow_rebuild(promise, progress)
+            progress = self._progress(claim)
+        if progress is RebuildProgress.ELSEWHERE:
+            self._end(promise, holds.DELETION if promise.is_left_behind else holds.FAILURE)
+            return
+        is_first = not promise.is_left_behind and self._follow(promise, progress)
         if self._rests(promise):
             self._charge(promise, {})
             return
@@ -217,24 +213,50 @@ class PromiseBook(holds.CapacityHolds):
         objects = self._with_siblings(of_class)
         unaware = [capacity for capacity in objects if not self._figures.shows(capacity, promise)]
         is_named = [promise.named] == [identity(capacity) for capacity in of_class]
-        if is_named and not unaware and (promise.claim.is_bound or self._figures.includes(of_class[0], promise)):
+        if is_named and not unaware and (claim.is_bound or self._figures.includes(of_class[0], promise)):
             self._end(promise, holds.REFRESH)
             return
-        claim, places = promise.claim, self._cluster.index(VolumePlaces)
-        size = promise.counted_bytes(self._storage)
+        size, places = promise.counted_bytes(self._storage), self._cluster.index(VolumePlaces)
         is_missed = promise.is_rebuild and places.is_missed(claim.spec.volume_name, claim.selected_node)
         if is_missed and size is not None:
             # A refused rebuild is charged only where it would fit: elsewhere it cannot take capacity.
             unaware = [capacity for capacity in unaware if largest_volume(capacity) >= size]
         self._charge(promise, {identity(capacity): size for capacity in unaware} if size is not None else {})
+        if is_first:
+            self._show_made(promise)
 
-    def _follow_rebuild(self, promise: Promise, progress: RebuildProgress) -> None:
+    def _follow(self, promise: Promise, progress: RebuildProgress) -> bool:
+        """Note what its claim and volume have become. Returns True if its volume is first known to exist."""
+        claim, is_first = promise.claim, False
+        is_assumed = self._storage.claims.is_assumed(claim.key)
+        promise.is_unsent = promise.is_unsent and is_assumed
+        if promise.decided.asked_at is None and not claim.is_bound and not is_assumed:
+            # The API shows the claim with its node: no earlier figure includes its volume.
+            promise.decided = promise.decided._replace(asked_at=claim.metadata.updated_at)
+        if not promise.is_rebuild:
+            volume = self._storage.volumes.get(self._volume_of.get(claim.uid, ""))
+            is_first = volume is not None and promise.volume is None
+            if volume is not None and promise.volume is None:
+                for other in self._records.of(PersistentVolume, volume.name):
+                    if other.is_undecided:
+                        promise.shown_by |= other.shown_by
+                        self._end(other)
+            elif volume is None and promise.volume is not None and promise.made_tick is None:
+                promise.decided = promise.decided._replace(tick=self._figures.tick)
+                promise.shown_by.clear()
+            if volume is not None or promise.made_tick is None:
+                promise.volume = volume
         if progress is RebuildProgress.UNDER_WAY:
             promise.made_tick = promise.waits_since_s = None
             promise.shown_by.clear()
-        elif promise.made_tick is None:
+        elif promise.made_tick is None and claim.is_bound:  # its volume exists, even if it was not seen
             self._was_made(promise, self._figures.tick, self._server.now())
-            promise.arrived = self._figures.tick, promise.made_at
+            if promise.is_rebuild:
+                promise.arrived = self._figures.tick, promise.made_at
+            is_first |= not promise.is_rebuild and not promise.order
+        if is_first:
+            promise.order = promise.order or next(self._orders)
+        return is_first
 
     def _rests(self, promise: Promise) -> bool:
         """True if its volume cannot be created, whatever room there is; never for an existing volume."""
@@ -243,12 +265,14 @@ class PromiseBook(holds.CapacityHolds):
         self.ended[holds.REFUSAL] += bool(promise.rests) and not before
         return bool(promise.rests)
 
-    def _end(self, promise: Promise, cause: str = holds.DELETION, *, is_left: bool = False) -> None:
-        """End a promise. `is_left`: another promise continues for its volume."""
-        self.ended[cause] += not is_left
-        for uid in promise.charged if not is_left else ():
+    def _end(self, promise: Promise, cause: str = holds.DELETION) -> None:
+        self.ended[cause] += 1
+        for uid in promise.charged:
             if uid not in promise.shown_by:
                 self._figures.ended(uid, promise, promise.charged[uid])
+        self._remove(promise)
+
+    def _remove(self, promise: Promise) -> None:
         self._charge(promise, {})
         self._records.remove(promise)
 
@@ -263,6 +287,7 @@ class PromiseBook(holds.CapacityHolds):
 
     def _file(self, promise: Promise) -> None:
         tags: set[holds.Tag] = {(CSIStorageCapacity, uid) for uid in promise.charged}
+        tags.add((PersistentVolumeClaim, promise.key))
         if promise.named:
             tags.add((CSIStorageCapacity, promise.named))  # it is charged if its driver publishes capacity again
         if promise.pod is not None:
@@ -280,52 +305,6 @@ class PromiseBook(holds.CapacityHolds):
                     self._end(left)
         super()._tell(gone)
 
-    # -- created volumes ----------------------------------------------------------------------------------------------
-
-    def _volume_came(self, volume: PersistentVolume) -> None:
-        """A volume came or changed: check whether it was created for a promise, and whether figures show it."""
-        owner = volume.spec.claim_ref
-        if owner is None or not owner.uid:
-            return
-        self._volume_of[owner.uid] = volume.name
-        promise = self._records.get(owner.key)
-        if promise is not None and promise.claim.uid == owner.uid and not promise.is_rebuild:
-            is_first = promise.volume is None
-            self._has_volume(promise, volume)
-            if is_first:
-                self._settle(promise)
-                self._show_made(promise)
-
-    def _volume_went(self, volume: PersistentVolume) -> None:
-        """A volume was deleted, or belongs to another claim now."""
-        owner = volume.spec.claim_ref
-        if owner is None:
-            return
-        self._volume_of.pop(owner.uid, None)
-        promise = self._records.get(owner.key)
-        if promise is not None and promise.volume is volume and promise.made_tick is None:
-            promise.volume = None
-            promise.decided = promise.decided._replace(tick=self._figures.tick)
-            promise.shown_by.clear()
-            self._settle(promise)
-
-    def _has_volume(self, promise: Promise, volume: PersistentVolume) -> None:
-        promise.volume = volume
-        promise.order = promise.order or next(self._orders)
-
-    def _was_bound(self, promise: Promise) -> None:
-        """The claim of a promise was bound: its volume exists, even if it was not seen."""
-        self._was_made(promise, self._figures.tick, self._server.now())
-        if not promise.order:
-            promise.order = next(self._orders)
-            self._show_made(promise)
-
-    def _note_asked(self, promise: Promise) -> None:
-        """Note when the API first showed the claim with its node: no earlier figure includes its volume."""
-        claim = promise.claim
-        if promise.decided.asked_at is None and not claim.is_bound and not self._storage.claims.is_assumed(claim.key):
-            promise.decided = promise.decided._replace(asked_at=claim.metadata.updated_at)
-
     def _show_made(self, promise: Promise) -> None:
         """The volume of a promise exists: note which objects already fell enough to show it."""
         for uid in list(promise.charged):
@@ -333,35 +312,37 @@ class PromiseBook(holds.CapacityHolds):
             if capacity is not None and uid not in promise.shown_by:
                 for shown in self._figures.shown_by_volume(capacity, promise, self._unshown):
                     shown.shown_by.add(uid)
-                    self._settle(shown)
+                    self._look(shown)
 
     def _unshown(self, uid: str) -> list[Promise]:
         return [promise for promise in self._records.of(CSIStorageCapacity, uid) if uid not in promise.shown_by]
 
     # -- left-behind volumes ------------------------------------------------------------------------------------------
 
-    def _leave(self, promise: Promise, claim: PersistentVolumeClaim | None) -> Promise | None:
-        """The promise that follows `promise` now that its claim is `claim`; None if nothing stays promised. For an
-        unknown volume nothing stays, unless its claim is being sent elsewhere."""
+    def _leave(self, promise: Promise, claim: PersistentVolumeClaim | None) -> None:
+        """End a promise whose claim is `claim` now. If its volume exists, another promise follows. For an unknown
+        volume none does, unless its claim is being sent elsewhere."""
         made = promise.arrived if promise.made_tick is None else (promise.made_tick, promise.made_at)
         is_sent = claim is not None and _is_sent_elsewhere(promise.claim, claim)
-        volume = self._storage.volumes.get(promise.claim.spec.volume_name)
-        if made is None or promise.is_left_behind or not (is_sent or volume is not None):
-            return None
+        if made is None or not (is_sent or self._storage.volumes.get(promise.claim.spec.volume_name)):
+            is_gone = claim is None or claim.uid != promise.claim.uid
+            self._end(promise, holds.DELETION if is_gone else holds.FAILURE)
+            return
         before, node_name = promise.claim, promise.claim.selected_node
         for other in self._records.of(PersistentVolume, before.spec.volume_name):
             if other.is_left_behind and other.claim.selected_node == node_name:
                 self._end(other)
+        self._remove(promise)
         left = Promise(before, promise.since, promise.decided, is_left_behind=True, has_claim=is_sent)
         left.key = f"{before.namespace}/{_left_name(before.name, before.spec.volume_name, node_name)}"
         left.has_volume_size = promise.is_rebuild
         left.volume, left.order = promise.volume, promise.order or next(self._orders)
         left.made_tick, left.made_at = made
-        left.shown_by, left.timeout_s, left.named = set(promise.shown_by), promise.timeout_s, promise.named
+        left.shown_by, left.timeout_s, left.named = promise.shown_by, promise.timeout_s, promise.named
         left.waits_since_s = None if is_sent else promise.waits_since_s
         if left.waits_since_s is None:
             left.waits_since_s = self._clock.monotonic()
-        return left
+        self._look(left)
 
     def _of_hold(self, hold: holds.Hold) -> Promise | None:
         """Open the promise that another ledger has for a volume without a claim; None if there is a claim."""
