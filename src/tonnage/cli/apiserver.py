@@ -20,7 +20,7 @@ from tonnage.apiserver.settings import (
     authorization_mode,
 )
 from tonnage.cli.flags.flag_table import flag_table
-from tonnage.cli.output import echo, feature_gates, from_flags, logging_options, say_all, setting
+from tonnage.cli.output import Parsed, echo, feature_gates, from_flags, logging_options, say_all
 from tonnage.clock import SystemClock
 from tonnage.errors import TonnageError
 from tonnage.printable import printable
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from tonnage.store.check import Report
 
 
-def _mode(context: click.Context, parameter: click.Parameter, value: str) -> str:
+def _mode(text: str) -> str:
     try:
-        return authorization_mode(value)
+        return authorization_mode(text)
     except TonnageError as exc:
-        raise click.BadParameter(f"{exc.message}; {exc.hint}", context, parameter) from exc
+        raise ValueError(f"{exc.message}; {exc.hint}") from exc
 
 
 @click.command()
@@ -47,32 +47,26 @@ def _mode(context: click.Context, parameter: click.Parameter, value: str) -> str
         administrator. [default: one administrator's token, kept in the data folder]
     --client-ca-file FILE  CAs of client certificates: CN is the user, O its groups. [default: DIR/pki/ca.crt]
 """)
-@setting(
+@click.option(
     "--anonymous-auth",
-    click.BOOL,
-    False,
-    "Treat requests without credentials as user system:anonymous instead of answering 401; health pages are"
-    " always open.",
+    type=click.BOOL,
+    default=False,
+    show_default=True,
     is_flag=False,
     flag_value="true",
+    help="Treat requests without credentials as user system:anonymous instead of answering 401; health pages are"
+    " always open.",
 )
 @click.option(
     "--service-account-issuer",
     default=DEFAULT_ISSUER,
     help="Issuer of ServiceAccount tokens.  [default: https:// and kubernetes.default.svc.cluster.local]",
 )
-@flag_table("""
+@flag_table(
+    f"""
     --api-audiences TEXT= <A,B>  Audiences; a token must name one of them. [default: the issuer]
-""")
-@setting(
-    "--authorization-mode",
-    str,
-    RBAC_MODE,
-    "How requests are authorized: RBAC, or AlwaysAllow for every authenticated user.",
-    callback=_mode,
-    metavar="MODE",
-)
-@flag_table(f"""
+    --authorization-mode MODE={RBAC_MODE} <MODE>  How requests are authorized: RBAC, or AlwaysAllow for every
+        authenticated user.
     --event-ttl DURATION=1h  How long to keep events.
     --audit-log-path TEXT <FILE|->  Write a line for every request to this file: user, request, response code
         (audit.k8s.io/v1). Off by default.
@@ -81,7 +75,9 @@ def _mode(context: click.Context, parameter: click.Parameter, value: str) -> str
     --check  Check the data folder and exit: 1 if something is damaged.
     --backup FILE <FILE>  Write a consistent copy of the stored objects to a new FILE and exit; also works while a
         server runs.
-""")
+    """,
+    MODE=Parsed("text", _mode),
+)
 @feature_gates
 @logging_options
 def apiserver(data_dir: Path, check: bool, backup: Path | None, **flags: Any) -> None:

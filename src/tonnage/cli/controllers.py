@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tonnage.cli.flags.endpoint_flags import check_endpoint, endpoint_options
-from tonnage.cli.flags.flag_table import flag_table, switch
+from tonnage.cli.flags.flag_table import flag_table
 from tonnage.cli.flags.go_flags import Election, GoCommand, check_times, lease_place_options, lease_time_options
 from tonnage.cli.output import Flags, feature_gates, from_flags, logging_options, say_all
 from tonnage.cli.running import connected, connection_of, kubeconfig_option, run_until_signalled, say_ready
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 @lease_time_options
 @lease_place_options(PROGRAM)
 @endpoint_options(port=10257)
-@switch("--profiling", default=True, help="Serve stacks and profiles at /debug/pprof/ to users who may read that path.")
+@flag_table("--profiling SWITCH=true  Serve stacks and profiles at /debug/pprof/ to users who may read that path.")
 @feature_gates
 @logging_options
 def controllers(wanted: str, **flags: Any) -> None:

@@ -21,16 +21,13 @@ import click
 from tonnage.cli.flags.flag_table import flag_table
 from tonnage.cli.flags.go_flags import GoCommand
 from tonnage.cli.output import (
-    FILE_PATH,
     Flags,
     Parsed,
     echo,
     feature_gates,
     from_flags,
     logging_options,
-    max_volumes_option,
     output_option,
-    pools_option,
     say_all,
     written,
     written_json,
@@ -86,13 +83,9 @@ ENDPOINT: Final = Parsed("address", _endpoint)
     --node-id as nodes TEXT...!  Node of this driver; may be repeated.
     --node-endpoint ENDPOINT  Address to listen on for the calls of each node, such as
         unix:///run/{PLACEHOLDER}/csi.sock.
-    """,
-    ENDPOINT=ENDPOINT,
-)
-@pools_option
-@max_volumes_option
-@flag_table(
-    f"""
+    --pools POOLS... <[NODE=]SIZES>  Pools of every node, or of one: 3x100Gi, or 100Gi,50Gi, or node-2=2x50Gi; may be
+        repeated.
+    --max-volumes COUNT... <[NODE=]N>  Attach limit of every node, or of one; 0 is no limit; may be repeated.
     --state-dir FOLDER!  Folder for volumes and their records.
     --driver-name NAME={DRIVER_NAME}  Name of the driver.
     --pool-policy POLICY=best-fit  How to pick the pool of a new volume.
@@ -105,11 +98,12 @@ ENDPOINT: Final = Parsed("address", _endpoint)
     --rebuild SWITCH=false  Let volumes leave a node that is cordoned, gone or out of service, and rebuild them where
         they are wanted (KEP-5925). Needs the API server.
     """,
+    ENDPOINT=ENDPOINT,
     NAME=Parsed("name", _driver_name),
     POLICY=click.Choice(POLICIES),
 )
 @kubeconfig_option
-@click.option("--faults", "faults_file", type=FILE_PATH, help="File of faults to play, written by `tonnage fault`.")
+@flag_table("--faults as faults_file FILE  File of faults to play, written by `tonnage fault`.")
 @feature_gates
 @logging_options
 def csi_driver(endpoint: str, nodes: tuple[str, ...], node_endpoint: str | None, **flags: Any) -> None:

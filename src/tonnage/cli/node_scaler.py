@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tonnage.cli.output import FILE_PATH, NOT_NEGATIVE, logging_options, say_all, setting
+from tonnage.cli.flags.flag_table import flag_table
+from tonnage.cli.output import logging_options, say_all
 from tonnage.cli.running import connected, connection_of, kubeconfig_option, run_until_signalled, say_ready
 from tonnage.gates import Gates
 from tonnage.nodescaler.node_pool import MAX_NODES
@@ -20,18 +21,15 @@ if TYPE_CHECKING:
 
 @click.command("node-scaler")
 @kubeconfig_option
-@click.option(
-    "--template",
-    type=FILE_PATH,
-    required=True,
-    help="Manifest of a Node; new nodes are named NAME-1, NAME-2 and so on. CSINode and CSIStorageCapacity objects in"
-    " the file say what a node's driver will publish.",
-)
-@click.option("--max", "max_nodes", type=click.IntRange(0, MAX_NODES), required=True, help="Most nodes to have.")
-@setting("--min", click.IntRange(0, MAX_NODES), 0, "Fewest nodes to have.", into="min_nodes")
-@setting("--unneeded-seconds", NOT_NEGATIVE, 600.0, "How long a node is idle before it is removed.", into="unneeded_s")
-@setting("--provision-seconds", NOT_NEGATIVE, 5.0, "How long a node takes to appear.", into="provision_s")
-@setting("--ready-seconds", NOT_NEGATIVE, 5.0, "How long a new node is not ready.", into="ready_s")
+@flag_table(f"""
+    --template FILE!  Manifest of a Node; new nodes are named NAME-1, NAME-2 and so on. CSINode and CSIStorageCapacity
+        objects in the file say what a node's driver will publish.
+    --max as max_nodes INT[0..{MAX_NODES}]!  Most nodes to have.
+    --min as min_nodes INT[0..{MAX_NODES}]=0  Fewest nodes to have.
+    --unneeded-seconds as unneeded_s FLOAT[0.0..]=600.0  How long a node is idle before it is removed.
+    --provision-seconds as provision_s FLOAT[0.0..]=5.0  How long a node takes to appear.
+    --ready-seconds as ready_s FLOAT[0.0..]=5.0  How long a new node is not ready.
+""")
 @logging_options
 def node_scaler(kubeconfig_file: Path | None, template: Path, **sizes: Any) -> None:
     """No cloud is involved: a node is a Node object, created from the template and deleted again. Pods are nominated to

@@ -222,17 +222,6 @@ AT_LEAST_ONE: Final = click.IntRange(min=1)
 NOT_NEGATIVE: Final = click.FloatRange(min=0.0)
 
 
-def setting(name: str, type: Any, default: Any, help: str, *, into: str = "", **more: Any) -> Option:
-    """An option whose help shows its default. `into` names the command's parameter if it differs from the flag."""
-    names = (name, into) if into else (name,)
-    return click.option(*names, type=type, default=default, show_default=True, help=help, **more)
-
-
-def duration(name: str, default: str, help: str) -> Option:
-    """An option that is a duration; `--some-wait` becomes the parameter `some_wait_s`, in seconds."""
-    return setting(name, DURATION, default, help, into=f"{name.removeprefix('--').replace('-', '_')}_s")
-
-
 def options(*each: Option) -> Option:
     """Several options as one decorator, in the order of the help."""
 
@@ -297,7 +286,13 @@ def gates_option(parse: Callable[[str], Any], *, help: str) -> Option:
 
 feature_gates: Final = gates_option(Gates.parse, help="Features to turn on or off; all of Tonnage's are on by default.")
 _LOGGING: Final = options(
-    setting("--logging-format", click.Choice(["text", "json"]), "text", "Format of log lines, which go to stderr."),
+    click.option(
+        "--logging-format",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        help="Format of log lines, which go to stderr.",
+    ),
     click.option("-v", "--v", "verbosity", type=COUNTED, default=0, help="Log level; more lines with a higher number."),
 )
 
@@ -311,24 +306,6 @@ def logging_options(command: Callable[..., T]) -> Callable[..., T]:
         return command(**flags)
 
     return _LOGGING(logged)
-
-
-# -- pools and attach slots of nodes (`driver/node_pools.py`): --pools 3x100Gi --pools node-2=2x50Gi --max-volumes 8 ---
-
-pools_option: Final = click.option(
-    "--pools",
-    type=POOLS,
-    multiple=True,
-    metavar="[NODE=]SIZES",
-    help="Pools of every node, or of one: 3x100Gi, or 100Gi,50Gi, or node-2=2x50Gi; may be repeated.",
-)
-max_volumes_option: Final = click.option(
-    "--max-volumes",
-    type=COUNT,
-    multiple=True,
-    metavar="[NODE=]N",
-    help="Attach limit of every node, or of one; 0 is no limit; may be repeated.",
-)
 
 
 @contextmanager

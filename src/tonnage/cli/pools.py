@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tonnage.cli.completion import driver_names
-from tonnage.cli.flags.flag_table import flag_table, switch
+from tonnage.cli.flags.flag_table import flag_table
 from tonnage.cli.flags.go_flags import GoCommand
-from tonnage.cli.output import Flags, Parsed, duration, echo, from_flags, logging_options, setting
+from tonnage.cli.output import Flags, Parsed, echo, from_flags, logging_options
 from tonnage.cli.running import endpoint_of, kubeconfig_option, run_until_signalled, say_ready, sidecar, sidecar_options
 from tonnage.objects.size_rules import SizeRules
 from tonnage.objects.storage_v1 import POOL_POLICIES
@@ -66,6 +66,11 @@ def _size_rules(text: str) -> str:
         tonnage.dev/capacity-group).
     --create-objects as creates_objects SWITCH=false  Create CSIStorageCapacity objects for classes that have none
         because their driver publishes no capacity, and have them checked (annotation tonnage.dev/check-capacity).
+    --objects-namespace as namespace TEXT=kube-system ($NAMESPACE)  Namespace of the created objects.
+    --drop-after DURATION=5m  How long to keep pools, marked as old, after their source has stopped reporting.
+    --remove  Remove everything that this command wrote to the cluster, and exit.
+    --leader-elect SWITCH=false  Work only while holding the lease, so that several copies can run.
+    --leader-elect-namespace TEXT=kube-system ($NAMESPACE)  Namespace of the lease.
     """,
     SOURCE=click.Choice(_SOURCES),
     DRIVER=driver_names,
@@ -74,13 +79,6 @@ def _size_rules(text: str) -> str:
     POLICY=click.Choice(POOL_POLICIES),
     RULES=Parsed("rules", _size_rules),
 )
-@setting(
-    "--objects-namespace", str, "kube-system", "Namespace of the created objects.", into="namespace", envvar="NAMESPACE"
-)
-@duration("--drop-after", "5m", "How long to keep pools, marked as old, after their source has stopped reporting.")
-@click.option("--remove", is_flag=True, help="Remove everything that this command wrote to the cluster, and exit.")
-@switch("--leader-elect", help="Work only while holding the lease, so that several copies can run.")
-@setting("--leader-elect-namespace", str, "kube-system", "Namespace of the lease.", envvar="NAMESPACE")
 @sidecar_options("leader-elect", retry_period="2s", qps=20.0, burst=40)
 @logging_options
 def pools(**flags: Any) -> None:

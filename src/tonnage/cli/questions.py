@@ -24,8 +24,6 @@ from tonnage.cli.completion import nodes as node_values
 from tonnage.cli.flags.flag_table import flag_table
 from tonnage.cli.output import (
     DOES_NOT_FIT,
-    DURATION,
-    FILE_PATH,
     INTERRUPTED,
     exit_code_option,
     output_option,
@@ -39,7 +37,6 @@ from tonnage.cli.output import (
 from tonnage.clock import SystemClock
 from tonnage.printable import printable_lines
 from tonnage.whatif.fit import MOST
-from tonnage.whatif.shadow import STUCK_AFTER_S
 
 if TYPE_CHECKING:
     from tonnage.client.http import Client
@@ -192,7 +189,7 @@ def _say_who_waits(state: ClusterState) -> None:
 @click.command()
 @file_options
 @click.argument("more_files", nargs=-1, metavar="[FILE]...", shell_complete=files)
-@click.option("--steps", "steps_file", required=True, type=FILE_PATH, help="YAML list of the steps to take.")
+@flag_table("--steps as steps_file FILE!  YAML list of the steps to take.")
 @output_option("table", "json")
 def replay(cluster: ClusterQuestion, steps_file: Path, output: str) -> None:
     """The cluster is read from manifests (-f). A step is one of `schedule: ns/pod` (decide, reserve, assume),
@@ -221,14 +218,10 @@ def replay(cluster: ClusterQuestion, steps_file: Path, output: str) -> None:
 
 @click.command()
 @followed_cluster_options
-@click.option("--for", "for_s", type=DURATION, default=None, help="Stop after this time.  [default: Ctrl-C stops it]")
-@click.option(
-    "--stuck-after",
-    "stuck_after_s",
-    type=DURATION,
-    default=STUCK_AFTER_S,
-    help="How long after the decision a claim without a volume counts as refused.  [default: 2m]",
-)
+@flag_table("""
+    --for as for_s DURATION  Stop after this time. [default: Ctrl-C stops it]
+    --stuck-after as stuck_after_s DURATION=2m  How long after the decision a claim without a volume counts as refused.
+""")
 @output_option("table", "json")
 def shadow(cluster: ClusterQuestion, for_s: float | None, stuck_after_s: float, output: str) -> None:
     """For every pod that the cluster's scheduler places, Tonnage decides on the state just before; nodes with equal

@@ -29,9 +29,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from tonnage.cli.flags import endpoint_flags
-from tonnage.cli.flags.flag_table import FILE, flag_table
+from tonnage.cli.flags.flag_table import flag_table
 from tonnage.cli.flags.go_flags import LEASE_TIMES, Election
-from tonnage.cli.output import Flags, Option, duration, echo, options, wrong_usage
+from tonnage.cli.output import Flags, Option, echo, options, wrong_usage
 from tonnage.clock import SystemClock
 from tonnage.serving.process_memory import memory_kept_level
 
@@ -240,18 +240,18 @@ def say_ready(what: str = "") -> None:
     echo(f"ready {what}".rstrip())
 
 
-kubeconfig_option: Final = click.option(
-    *("--kubeconfig", "kubeconfig_file"),
-    type=FILE,
-    help="Kubeconfig of the cluster.  [default: the pod's service account, else $KUBECONFIG, else ~/.kube/config]",
-)
+kubeconfig_option: Final = flag_table("""
+    --kubeconfig as kubeconfig_file FILE?  Kubeconfig of the cluster. [default: the pod's service account, else
+        $KUBECONFIG, else ~/.kube/config]
+""")
 
 
 def sidecar_options(prefix: str, *, retry_period: str, qps: float, burst: int, note: str = "") -> Option:
     """Leader election, rate limits and HTTP endpoint of a sidecar. `note` is appended to the help of the qps flag."""
     times = {name: default for name, (default, _) in LEASE_TIMES.items()} | {"retry-period": retry_period}
+    leases = [f"--{prefix}-{name} DURATION={times[name]}  {help}" for name, (_, help) in LEASE_TIMES.items()]
     return options(
-        *(duration(f"--{prefix}-{name}", times[name], help) for name, (_, help) in LEASE_TIMES.items()),
+        flag_table("\n".join(leases)),
         flag_table(f"""
             --kube-api-qps FLOAT[0.0..]={qps}  Most requests a second to the API server; 0 is no limit.{note}
             --kube-api-burst INT[1..]={burst}  Most requests to the API server at once.

@@ -60,9 +60,8 @@ if TYPE_CHECKING:
     default=default_folder,
     help="Folder for everything that the cluster keeps.  [default: ~/.tonnage]",
 )
-@flag_table(
-    """
-    --nodes NODES  Number of nodes. [default: as before, else as many as --pools names, else 3]
+@flag_table(f"""
+    --nodes INT[1..{MAX_NODES}]  Number of nodes. [default: as before, else as many as --pools names, else 3]
     --pools POOLS... <[NODE=]LIST>  Pools of each node, as 3x100Gi or 100Gi,50Gi. [default: as before, else 3x100Gi]
     --max-volumes COUNT... <[NODE=]N>  Volumes that may be attached to a node. [default: as before, else 16]
     --pool-policy best-fit|most-free|first-fit|random  How the driver picks a pool; also written to its CSIDriver
@@ -70,13 +69,8 @@ if TYPE_CHECKING:
     --one-number pools|sum|largest  Play a driver that cannot report pools: it reports the sum of a node's pools, or
         the largest, and keeps the pools in LVMNode objects in namespace openebs (give their CustomResourceDefinition
         with -f). `pools` reports all pools. [default: as before, else pools]
-    --classes CLASSES  Number of StorageClasses pools, pools-2, … which all draw from the same pools (annotation
-        tonnage.dev/capacity-group). [default: as before, else 1]
-    """,
-    NODES=click.IntRange(1, MAX_NODES),
-    CLASSES=click.IntRange(1, MAX_CLASSES),
-)
-@flag_table(f"""
+    --classes INT[1..{MAX_CLASSES}]  Number of StorageClasses pools, pools-2, … which all draw from the same pools
+        (annotation tonnage.dev/capacity-group). [default: as before, else 1]
     -f, --filename as files TEXT...  Manifests to apply before nodes start.
     --bind TEXT=127.0.0.1  Address that the API server listens on.
     --secure-port PORT=6443  Port to listen on; 0 takes a free one.

@@ -6,7 +6,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from tonnage.cli.output import COUNT, POOLS, max_volumes_option, pools_option, wrong_usage
+from tonnage.cli.flags.flag_table import flag_table
+from tonnage.cli.output import COUNT, POOLS, wrong_usage
 from tonnage.driver.node_pools import PerNode, by_node, pools_by_node
 
 NODES = ("node-1", "node-2", "node-3")
@@ -34,8 +35,10 @@ def test_a_node_without_pools_is_named() -> None:
 
 
 @click.command()
-@pools_option
-@max_volumes_option
+@flag_table("""
+    --pools POOLS...  Pools of every node, or of one.
+    --max-volumes COUNT...  Attach limit of every node, or of one.
+""")
 def probe(pools: tuple[PerNode[tuple[int, ...]], ...], max_volumes: tuple[PerNode[int], ...]) -> None:
     click.echo(f"{[each.text for each in pools]} {[each.value for each in max_volumes]}")
 

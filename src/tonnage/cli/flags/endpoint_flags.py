@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from tonnage.cli.flags.flag_table import FILE, FOLDER, flag_table, switch
+from tonnage.cli.flags.flag_table import flag_table
 from tonnage.cli.flags.go_flags import ignored, refused, texts
-from tonnage.cli.output import PORT, Flags, Option, from_flags, options, setting
+from tonnage.cli.output import Flags, Option, from_flags, options
 from tonnage.client.delegated_access import OPEN_PATHS, OpenPaths
 from tonnage.clock import Clock, SystemClock
 from tonnage.errors import TonnageError
@@ -76,26 +76,28 @@ INSECURE_SUITES: Final = (
 
 def certificate_options(who: str) -> Option:
     """Where the certificate comes from; `who` connects."""
-    generated = f"Folder for a self-signed certificate, when --tls-cert-file is not given; {who} trust ca.crt in it."
-    return options(
-        click.option("--cert-dir", type=FOLDER, help=f"{generated}  [default: a temporary folder]"),
-        click.option("--tls-cert-file", type=FILE, help="Certificate to serve with (PEM); read again when it changes."),
-        click.option("--tls-private-key-file", type=FILE, help="Private key of --tls-cert-file (PEM)."),
-    )
+    return flag_table(f"""
+        --cert-dir FOLDER?  Folder for a self-signed certificate, when --tls-cert-file is not given; {who} trust ca.crt
+            in it. [default: a temporary folder]
+        --tls-cert-file FILE?  Certificate to serve with (PEM); read again when it changes.
+        --tls-private-key-file FILE?  Private key of --tls-cert-file (PEM).
+    """)
 
 
 def serving_options(*, port: int) -> Option:
     return options(
-        setting("--bind-address", str, "127.0.0.1", "Address to serve health, metrics and debug pages on."),
-        setting("--secure-port", PORT, port, "Port to serve health, metrics and debug pages on; 0 serves none."),
-        certificate_options("clients"),
-        flag_table("""
-            --tls-min-version TEXT= <VersionTLS12|VersionTLS13>  Oldest TLS version to accept. [default: VersionTLS12]
+        flag_table(f"""
+            --bind-address TEXT=127.0.0.1  Address to serve health, metrics and debug pages on.
+            --secure-port PORT={port}  Port to serve health, metrics and debug pages on; 0 serves none.
         """),
+        certificate_options("clients"),
+        flag_table(
+            "--tls-min-version TEXT= <VersionTLS12|VersionTLS13>  Oldest TLS version to accept. [default: VersionTLS12]"
+        ),
         texts(
             "--tls-cipher-suites", "Cipher suites to accept with TLS 1.2, by Go's names.  [default: OpenSSL's choice]"
         ),
-        switch("--permit-port-sharing", "Let other processes listen on the same port (SO_REUSEPORT)."),
+        flag_table("--permit-port-sharing SWITCH=false  Let other processes listen on the same port (SO_REUSEPORT)."),
         # Upstream's flags that are ignored or refused here.
         ignored("--permit-address-sharing", because="SO_REUSEADDR is always set"),
         ignored("--disable-http2-serving", because="HTTP/1.1 is spoken"),

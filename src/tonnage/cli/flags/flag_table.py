@@ -15,7 +15,7 @@ KIND!        required
 KIND...      may be repeated
 KIND=10s     the default, which the help shows; `=` alone is the empty text
 <WORDS>      what the help shows instead of the kind
-$NAME        the variable that it may come from, which the help shows
+$NAME        the variable that it may come from, which the help shows; `($NAME)`: without the help
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ KINDS: Final[dict[str, Any]] = {
 _FLAG: Final = re.compile(
     r"(?:(?P<short>-\w), )?(?P<name>--[\w-]+)(?: as (?P<into>\w+))?"
     r"(?: (?P<kind>[A-Z]+\??(?:\[[-\d.]+\])?|[\w-]+(?:\|[\w-]+)+)(?P<is_repeated>\.\.\.)?(?P<is_required>!)?"
-    r"(?P<default>=\S*)?)?(?: <(?P<metavar>[^>]+)>)?(?: \$(?P<envvar>\w+))?  (?P<help>.+)"
+    r"(?P<default>=\S*)?)?(?: <(?P<metavar>[^>]+)>)?(?: (?P<envvar>\(?\$\w+\)?))?  (?P<help>.+)"
 )
 _RANGE: Final = re.compile(r"(INT|FLOAT)\[([-\d.]*?)\.\.([-\d.]*)\]")
 
@@ -115,7 +115,7 @@ def _flag(line: str, kinds: dict[str, Any]) -> output.Option:
         value = more["type"].convert(default[1:], None, None) if is_number else default[1:]
         more |= {"default": value, "show_default": default != "="}
     if found["envvar"]:
-        more |= {"envvar": found["envvar"], "show_envvar": True}
+        more |= {"envvar": found["envvar"].strip("($)"), "show_envvar": found["envvar"].startswith("$")}
     is_repeated, is_required = bool(found["is_repeated"]), bool(found["is_required"])
     names, metavar = filter(None, (found["short"], name, into)), found["metavar"]
     return click.option(*names, help=help, multiple=is_repeated, required=is_required, metavar=metavar, **more)

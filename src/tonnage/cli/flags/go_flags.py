@@ -19,7 +19,8 @@ import click
 
 from tonnage import __version__
 from tonnage.cli.commands import HintedUsageError
-from tonnage.cli.output import DURATION, Option, echo, options
+from tonnage.cli.flags.flag_table import flag_table
+from tonnage.cli.output import Option, echo
 
 if TYPE_CHECKING:
     from tonnage.scheduling.configuration.configuration import LeaderElection
@@ -149,9 +150,9 @@ LEASE_TIMES: Final = {
     "renew-deadline": ("10s", "How long a leader tries to renew the lease before it gives up."),
     "retry-period": ("2s", "How often to try to get or renew the lease."),
 }
-lease_time_options: Final = options(
-    *(
-        click.option(f"--leader-elect-{name}", type=DURATION, help=f"{help}  [default: {default}]")
+lease_time_options: Final = flag_table(
+    "\n".join(
+        f"--leader-elect-{name} as leader_elect_{name.replace('-', '_')} DURATION  {help} [default: {default}]"
         for name, (default, help) in LEASE_TIMES.items()
     )
 )
@@ -160,12 +161,14 @@ lease_time_options: Final = options(
 
 def lease_place_options(name: str) -> Option:
     """Name and namespace of the lease; `name` is the default that help shows."""
-    one_works = f"Name of the lease; of all programs that share a lease, one works at a time.  [default: {name}]"
-    lock = "Kind of object to use as the lock.  [default: leases]"
-    return options(
-        click.option("--leader-elect-resource-lock", type=click.Choice(["leases"]), help=lock),
-        click.option("--leader-elect-resource-name", help=one_works),
-        click.option("--leader-elect-resource-namespace", help="Namespace of the lease.  [default: kube-system]"),
+    return flag_table(
+        f"""
+        --leader-elect-resource-lock LOCK  Kind of object to use as the lock. [default: leases]
+        --leader-elect-resource-name TEXT  Name of the lease; of all programs that share a lease, one works at a time.
+            [default: {name}]
+        --leader-elect-resource-namespace TEXT  Namespace of the lease. [default: kube-system]
+        """,
+        LOCK=click.Choice(["leases"]),
     )
 
 

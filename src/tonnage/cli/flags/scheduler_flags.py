@@ -15,7 +15,7 @@ import msgspec
 
 from tonnage.cli.flags.flag_table import flag_table, switch
 from tonnage.cli.flags.go_flags import check_times, ignored, refused
-from tonnage.cli.output import DURATION, Flags, options, setting
+from tonnage.cli.output import Flags, options
 
 if TYPE_CHECKING:
     from tonnage.scheduling.configuration.configuration import Configuration, LeaderElection
@@ -54,12 +54,10 @@ kube_scheduler_options: Final = options(
         hidden=True,
         help="No effect: requests are JSON.",
     ),
-    setting(
-        "--pod-max-in-unschedulable-pods-duration",
-        DURATION,
-        "5m0s",
-        "How long an unschedulable pod waits before it is tried again although nothing has changed.",
-    ),
+    flag_table("""
+        --pod-max-in-unschedulable-pods-duration as pod_max_in_unschedulable_pods_duration DURATION=5m0s  How long an
+            unschedulable pod waits before it is tried again although nothing has changed.
+    """),
     # Upstream's flags that are ignored or refused here.
     click.option("--emulated-version", default=None, callback=_version, expose_value=False, hidden=True),
     click.option("--min-compatibility-version", default=None, callback=_version, expose_value=False, hidden=True),
