@@ -9,10 +9,18 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from examples_tried import tries
-from tonnage.scheduling.volumes.packing.pool_fits import UNBOUNDED, SearchBudget, descending
+from tonnage.scheduling.volumes.packing.pool_fits import UNBOUNDED, UNLIMITED, SearchBudget, descending
 from tonnage.scheduling.volumes.packing.pool_grades import Grade, grade_one
-from tonnage.scheduling.volumes.packing.pool_policies import Pieces, PoolPolicy, PoolReach, SharedPools, pieces_of
-from tonnage.scheduling.volumes.packing.shared_pools import shared_grade, shared_next, shared_order, shared_places
+from tonnage.scheduling.volumes.packing.pool_policies import (
+    Pieces,
+    PoolPolicy,
+    PoolReach,
+    SharedPools,
+    least_harmful,
+    pieces_of,
+    safe_order_of,
+)
+from tonnage.scheduling.volumes.packing.shared_pools import shared_grade, shared_places
 
 POLICIES = tuple(PoolPolicy)
 Free = tuple[int, ...]
@@ -130,7 +138,7 @@ def test_grades_are_those_of_a_slow_twin(problem: tuple[SharedPools, Pieces, Pie
 @given(problems())
 def test_an_order_that_is_told_always_works(problem: tuple[SharedPools, Pieces, Pieces]):
     pools, pieces, promised = problem
-    order = shared_order(pools, pieces, promised)
+    order = safe_order_of(pools, pieces, promised, UNLIMITED)
     assert (order is not None) == any(Twin(pools).holds(asked, promised) for asked in permutations(pieces))
     if order is not None:
         assert sorted(order) == sorted(pieces)
@@ -151,7 +159,7 @@ def test_places_are_a_packing_of_the_class_s_own_pools(problem: tuple[SharedPool
 @given(problems())
 def test_the_first_claim_to_send_is_one_of_them(problem: tuple[SharedPools, Pieces, Pieces]):
     pools, pieces, _ = problem
-    assert shared_next(pools, pieces) in pieces
+    assert least_harmful(pools, pieces, UNLIMITED) in pieces
 
 
 @cache

@@ -43,8 +43,10 @@ from tonnage.scheduling.volumes.packing.pool_policies import (
     DriverSearch,
     PackedClaim,
     PoolPolicy,
+    least_harmful,
     pieces_of_one,
     pools_of_one,
+    safe_order_of,
     unless_given_up,
 )
 
@@ -54,9 +56,6 @@ _MOST_STEPS: Final = 10_000
 """A search through every order of the claims gives up after so many steps."""
 _STEPS_A_STATE: Final = 5
 """The steps of a decision that one of them takes."""
-_failing: Found[tuple[PackedClaim, ...] | None] = Found()
-_outcomes: Found[frozenset[Sizes] | None] = Found()
-_orders: Found[Sizes | None] = Found()
 
 
 # -- every order ------------------------------------------------------------------------------------------------------
@@ -78,28 +77,29 @@ def _shut_out(
     """`DriverSearch.shut_out` with the pools that can hold one of the claims; None if the search gives up."""
     needed = needing_room(sizes)
     rows = tuple(pool for pool in pools if pool >= needed[-1])
-
-    def played(search: SearchBudget) -> tuple[PackedClaim, ...] | None:
-        play = DriverSearch(pools_of_one(rows, policy), search, most=_MOST_STEPS, cost=_STEPS_A_STATE)
-        return unless_given_up(lambda: play.shut_out(pieces_of_one(needed)), worst=None)
-
-    if _has_too_many_orders(rows, policy):
-        return None
-    return _failing.ask((policy, rows, needed), search, played, worst=None)
+    return None if _has_too_many_orders(rows, policy) else _failing(policy, rows, needed, search)
 
 
 def outcomes(pools: Sequence[int], sizes: Sizes, policy: PoolPolicy, search: SearchBudget) -> frozenset[Sizes] | None:
     """What a driver may leave of the pools after placing these claims, each outcome descending. None if a claim may
     find no room, or a search gives up."""
+    return None if _has_too_many_orders(pools, policy) else _outcomes(policy, tuple(pools), sizes, search)
 
-    def played(search: SearchBudget) -> frozenset[Sizes] | None:
-        play = DriverSearch(pools_of_one(pools, policy), search, most=_MOST_STEPS, cost=_STEPS_A_STATE)
-        found = unless_given_up(lambda: play.outcomes(pieces_of_one(sizes), {0}), worst=None)
-        return None if found is None else frozenset(descending(free) for _, free in found)
 
-    if _has_too_many_orders(pools, policy):
-        return None
-    return _outcomes.ask((policy, tuple(pools), sizes), search, played, worst=None)
+def _play(pools: Sizes, policy: PoolPolicy, search: SearchBudget) -> DriverSearch:
+    return DriverSearch(pools_of_one(pools, policy), search, most=_MOST_STEPS, cost=_STEPS_A_STATE)
+
+
+def _played(policy: PoolPolicy, pools: Sizes, sizes: Sizes, search: SearchBudget) -> tuple[PackedClaim, ...] | None:
+    return unless_given_up(lambda: _play(pools, policy, search).shut_out(pieces_of_one(sizes)))
+
+
+def _left(policy: PoolPolicy, pools: Sizes, sizes: Sizes, search: SearchBudget) -> frozenset[Sizes] | None:
+    found = unless_given_up(lambda: _play(pools, policy, search).outcomes(pieces_of_one(sizes), {0}))
+    return None if found is None else frozenset(descending(free) for _, free in found)
+
+
+_failing, _outcomes = Found(_played, worst=None), Found(_left, worst=None)
 
 
 def _has_too_many_orders(pools: Sequence[int], policy: PoolPolicy) -> bool:
@@ -143,35 +143,18 @@ def safe_order(
         return None  # equal claims have one order only: the fit is guaranteed or no order holds
     smallest = min((*needed, *beside))
     rows = tuple(pool for pool in pools if pool >= smallest)
-    found = _orders.ask(
-        (policy, rows, needed, beside), search, lambda search: _found(rows, needed, beside, policy, search), worst=None
-    )
-    return None if found is None else (*found, *sizes[len(needed) :])
+    if policy in ANY_POOL or _has_too_many_orders(rows, policy):
+        policy = PoolPolicy.UNKNOWN
+    elif not beside and policy is not PoolPolicy.FIRST_FIT:
+        order = _order_of_packing(rows, needed, policy, search)
+        return None if order is None else (*order, *sizes[len(needed) :])
+    found = safe_order_of(pools_of_one(rows, policy), pieces_of_one(needed), pieces_of_one(beside), search)
+    return None if found is None else (*(size for size, _ in found), *sizes[len(needed) :])
 
 
 def next_claim(pools: Sequence[int], sizes: Sizes, policy: PoolPolicy, search: SearchBudget = UNLIMITED) -> int:
-    """The claim to send first if there is no safe order: the one with the smallest share of driver choices that leave
-    no room for the others; among equals the largest."""
-
-    def harm(size: int) -> float:
-        rest, found = (
-            without(sizes, size),
-            DriverSearch(pools_of_one(pools, policy), search).outcomes(((size, 0),), set()),
-        )
-        after = {descending(free) for _, free in found or ()}
-        return sum(place_one(free, rest, search) is None for free in after) / max(len(after), 1)
-
-    return min(dict.fromkeys(sizes), key=harm)
-
-
-def _found(pools: Sizes, sizes: Sizes, promised: Sizes, policy: PoolPolicy, search: SearchBudget) -> Sizes | None:
-    if policy in ANY_POOL or _has_too_many_orders(pools, policy):
-        policy = PoolPolicy.UNKNOWN
-    elif not promised and policy is not PoolPolicy.FIRST_FIT:
-        return _order_of_packing(pools, sizes, policy, search)
-    play = DriverSearch(pools_of_one(pools, policy), search)
-    found = unless_given_up(lambda: play.order(pieces_of_one(sizes), pieces_of_one(promised)), worst=None)
-    return None if found is None else tuple(size for size, _ in found)
+    """`least_harmful` for one class."""
+    return least_harmful(pools_of_one(pools, policy), pieces_of_one(sizes), search)[0]
 
 
 def _order_of_packing(pools: Sizes, sizes: Sizes, policy: PoolPolicy, search: SearchBudget) -> Sizes | None:

@@ -20,13 +20,14 @@ from functools import lru_cache
 from itertools import accumulate
 from math import prod
 from operator import ge
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from tonnage.scheduling.cluster.columns import Mask
 
+P = ParamSpec("P")
 T = TypeVar("T")
 MOST_STEPS_A_DECISION: Final = 220_000
 """Less than 50 ms. The hardest question that is answered exactly takes 50,000 steps, an ordinary one far
@@ -61,29 +62,33 @@ class SearchBudget:
 UNLIMITED: Final = SearchBudget(None)
 
 
-class Found(Generic[T]):
-    """A cache of the latest answers by question."""
+class Found(Generic[P, T]):
+    """A search with a cache of its latest answers. The last argument is the budget of the decision; if it is spent, a
+    question that is not cached is answered with `worst`."""
 
-    __slots__ = ("_answers", "_remembered")
+    __slots__ = ("_answers", "_find", "_remembered", "_worst")
 
-    def __init__(self, remembered: int = _REMEMBERED) -> None:
+    def __init__(self, find: Callable[P, T], *, worst: T, remembered: int = _REMEMBERED) -> None:
+        self._find = find
+        self._worst = worst
         self._remembered = remembered
         self._answers: dict[Hashable, T] = {}
 
     def clear(self) -> None:
         self._answers.clear()
 
-    def ask(self, question: Hashable, search: SearchBudget, answer: Callable[[SearchBudget], T], *, worst: T) -> T:
-        """The cached answer, or `answer` if steps are left; otherwise `worst`."""
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
+        question, search = args[:-1], args[-1]
+        assert isinstance(search, SearchBudget)
         try:
             return self._answers[question]
         except KeyError:
             pass
         if search.is_spent:
             search.undecided += 1
-            return worst
+            return self._worst
         undecided = search.undecided
-        found = answer(search)
+        found = self._find(*args, **kwargs)
         if search.undecided == undecided:  # otherwise the answer depends on an undecided question
             if len(self._answers) >= self._remembered:
                 for oldest in list(self._answers)[: self._remembered // 2]:
@@ -264,20 +269,20 @@ def _first_fit(pools: Sequence[int], sizes: Sizes) -> tuple[int, ...] | None:
     return tuple(placed)
 
 
-_placements: Found[tuple[int, ...] | None] = Found()
-
-
 def _search(pools: Sizes, sizes: Sizes, search: SearchBudget) -> tuple[int, ...] | None:
     """`place_one` by search, after first fit failed; there are at most as many pools as claims."""
     if _is_hopeless(pools, sizes):
         return None
-    return _placements.ask((pools, sizes), search, lambda search: _tried(pools, sizes, search), worst=None)
+    return _placements(pools, sizes, search)
 
 
 def _tried(pools: Sizes, sizes: Sizes, search: SearchBudget) -> tuple[int, ...] | None:
     pools = tuple(pool for pool in pools if pool >= sizes[-1])
     placement = _fill(pools, sizes, FIRST_LOOK, search)
     return placement if placement is not None else _fill(pools, sizes, _states_kept(sizes), search)
+
+
+_placements = Found(_tried, worst=None)
 
 
 def _fill(pools: Sizes, sizes: Sizes, width: int, search: SearchBudget) -> tuple[int, ...] | None:

@@ -214,9 +214,6 @@ def _bytes_to_shut_out(claim: int, pools: Sequence[int]) -> int:
     return sum([pool - claim + 1 for pool in pools if pool >= claim])
 
 
-_filled: Found[bool] = Found()
-
-
 def _can_be_shut_out(claim: int, pools: Sequence[int], others: Sizes, search: SearchBudget) -> bool:
     """True if the other claims can be placed such that no pool has room for the claim, or if a search gives up."""
     if sum(others) < _bytes_to_shut_out(claim, pools):
@@ -225,9 +222,7 @@ def _can_be_shut_out(claim: int, pools: Sequence[int], others: Sizes, search: Se
     if not targets or not claim:
         return not targets  # an empty claim fits any pool, however full
     others = tuple(other for other in others if other)
-    return len(others) >= len(targets) and _filled.ask(
-        (targets, claim, others), search, lambda search: _can_fill(targets, claim, others, search), worst=True
-    )
+    return len(others) >= len(targets) and _filled(targets, claim, others, search)
 
 
 def _can_fill(pools: Sizes, claim: int, sizes: Sizes, search: SearchBudget) -> bool:
@@ -267,6 +262,7 @@ def _can_fill(pools: Sizes, claim: int, sizes: Sizes, search: SearchBudget) -> b
     return False
 
 
+_filled = Found(_can_fill, worst=True)
 MOST_LEFT: Final = 1_024
 """At most this many rows are kept for one object; beyond, rows are merged."""
 MOST_LEFT_FINELY: Final = 4 * MOST_LEFT
@@ -284,10 +280,6 @@ class Left(NamedTuple):
     """True if every row is a possible outcome. Otherwise every outcome has at least the room of some row."""
 
 
-_found: Found[Left | None] = Found(remembered=2048)
-_found_finely: Found[Left | None] = Found(remembered=32)
-
-
 def left_by_promises(
     pools: Sequence[int],
     promised: Sizes,
@@ -302,7 +294,7 @@ def left_by_promises(
         played = claim_orders.outcomes(key, promised, policy, search)
         if played is not None:
             return Left(np.array(sorted(played), dtype=np.int64).reshape(len(played), len(key)), is_exact=True)
-    return _found.ask((key, promised), search, lambda search: _left(key, promised, MOST_LEFT, search), worst=None)
+    return _found(key, promised, MOST_LEFT, search)
 
 
 def fits_beside_one(
@@ -337,10 +329,7 @@ def fits_beside_one(
         return False
     if (holds := fits_all(left.rows, sizes, search)) or left.is_exact:
         return holds
-    key = tuple(pools)
-    finely = _found_finely.ask(
-        (key, promised), search, lambda search: _left(key, promised, MOST_LEFT_FINELY, search), worst=None
-    )
+    finely = _found_finely(tuple(pools), promised, MOST_LEFT_FINELY, search)
     return finely is not None and fits_all(finely.rows, sizes, search)
 
 
@@ -411,6 +400,10 @@ def _left(pools: Sizes, promised: Sizes, most: int, search: SearchBudget) -> Lef
             rows, is_exact = _distinct(np.minimum.reduceat(rows, starts, axis=0)), False
         search.spend(_STEPS_A_POOL * rows.size)
     return Left(rows * unit, is_exact)
+
+
+_found = Found(_left, worst=None, remembered=2048)
+_found_finely = Found(_left, worst=None, remembered=32)
 
 
 def _distinct(rows: Ints2D) -> Ints2D:

@@ -17,7 +17,7 @@ from enum import StrEnum
 from itertools import permutations
 from typing import Final, NamedTuple, TypeVar
 
-from tonnage.scheduling.volumes.packing.pool_fits import UNBOUNDED, SearchBudget, Sizes, descending
+from tonnage.scheduling.volumes.packing.pool_fits import UNBOUNDED, Found, SearchBudget, Sizes, descending
 
 T = TypeVar("T")
 MOST_STEPS: Final = 20_000
@@ -103,12 +103,12 @@ State = tuple[tuple[int, ...], tuple[int, ...]]
 """The driver's fixed order of pools, which only first-fit with several classes asks for, and the free bytes."""
 
 
-def unless_given_up(answer: Callable[[], T], *, worst: T) -> T:
-    """The answer of a search, or `worst` if it gives up."""
+def unless_given_up(answer: Callable[[], T]) -> T | None:
+    """The answer of a search; None if it gives up."""
     try:
         return answer()
     except GaveUp:
-        return worst
+        return None
 
 
 class DriverSearch:
@@ -120,7 +120,7 @@ class DriverSearch:
         self._cost = cost
         self._left = most
         self._reaches, places = pools.reaches, tuple(range(len(pools.free)))
-        self._is_of_one = len(pools.reaches) == 1 and pools.reaches[0].places == places
+        self.is_of_one = len(pools.reaches) == 1 and pools.reaches[0].places == places
         self._in_order = any(reach.policy is PoolPolicy.FIRST_FIT and len(reach.places) > 1 for reach in pools.reaches)
         if self._in_order and len(places) > MOST_POOLS_IN_ORDER:
             self._in_order = False
@@ -129,7 +129,7 @@ class DriverSearch:
                 for reach in pools.reaches
             )
         self._starts: list[State] = [((), pools.free)]
-        if self._in_order and self._is_of_one:  # the free bytes stand in the driver's order
+        if self._in_order and self.is_of_one:  # the free bytes stand in the driver's order
             self._starts = [((), free) for free in dict.fromkeys(permutations(pools.free))]
         elif self._in_order:
             self._starts = [(order, pools.free) for order in permutations(places)]
@@ -214,7 +214,7 @@ class DriverSearch:
 
     def holds(self, pieces: Sequence[Piece], free: tuple[int, ...]) -> bool:
         """True if a packing is found; False also if the search gives up."""
-        return unless_given_up(lambda: self.packing(pieces, free), worst=None) is not None
+        return unless_given_up(lambda: self.packing(pieces, free)) is not None
 
     def order(self, pieces: Pieces, promised: Pieces) -> Pieces | None:
         """An order of claims that holds whatever the drivers choose, and whenever they make the promised ones. Of one
@@ -229,7 +229,7 @@ class DriverSearch:
     ) -> Pieces | None:
         if not states or not pieces:  # all that may still come finds room
             return pieces
-        has_one_order = self._is_of_one and self._reaches[0].policy in ANY_POOL
+        has_one_order = self.is_of_one and self._reaches[0].policy in ANY_POOL
         for piece in pieces[:1] if has_one_order else dict.fromkeys(pieces):
             rest = without_piece(pieces, piece)
             settled = self._placed(states, piece, rest)
@@ -261,7 +261,7 @@ class DriverSearch:
             coming = pieces_of((*rest, *promised)) if promised else rest
             if (state, promised) in kept or self._is_roomy(state[1], coming):
                 continue
-            if self._is_of_one and max(state[1]) < coming[0][0]:
+            if self.is_of_one and max(state[1]) < coming[0][0]:
                 return None
             kept.add((state, promised))
             for piece in dict.fromkeys(promised):
@@ -288,7 +288,7 @@ class DriverSearch:
         elif policy is PoolPolicy.FIRST_FIT:
             roomy = [next((place for place in order if place in roomy), roomy[0])]
         self._step(len(roomy) + 1)
-        if not self._is_of_one:
+        if not self.is_of_one:
             return [(free[place], (order, _after(free, place, size))) for place in roomy]
         found = {free[place]: _after(free, place, size) for place in roomy}  # equal pools are one choice
         return [(room, (order, each if self._in_order else descending(each))) for room, each in found.items()]
@@ -296,7 +296,7 @@ class DriverSearch:
     def _is_roomy(self, free: tuple[int, ...], coming: Pieces) -> bool:
         """True if no claim can be shut out: all others lack the bytes to fill every pool that it reaches. False decides
         nothing. Of one class, that is so if it holds for the largest."""
-        for size, owner in coming[:1] if self._is_of_one else dict.fromkeys(coming):
+        for size, owner in coming[:1] if self.is_of_one else dict.fromkeys(coming):
             places = self._reaches[owner].places
             to_shut_out = sum([free[place] - size + 1 for place in places if free[place] >= size])
             others = sum([other for other, of in coming if of == owner or self._touch(of, owner)]) - size
@@ -312,6 +312,27 @@ class DriverSearch:
         self._search.spend(self._cost * steps)
         if self._left < 0:
             raise GaveUp
+
+
+def least_harmful(pools: SharedPools, pieces: Pieces, search: SearchBudget) -> Piece:
+    """The claim to send first if there is no safe order: the one with the smallest share of driver choices that leave
+    no room for the others; among equals the largest."""
+
+    def harm(piece: Piece) -> float:
+        play, rest = DriverSearch(pools, search), without_piece(pieces, piece)
+        ends = unless_given_up(lambda: play.outcomes((piece,), set())) or ()
+        after = {descending(free) if play.is_of_one else free for _, free in ends}
+        return sum(not play.holds(rest, free) for free in after) / max(len(after), 1)
+
+    return min(dict.fromkeys(pieces), key=harm)
+
+
+def _ordered(pools: SharedPools, pieces: Pieces, promised: Pieces, search: SearchBudget) -> Pieces | None:
+    return unless_given_up(lambda: DriverSearch(pools, search).order(pieces, promised))
+
+
+safe_order_of = Found(_ordered, worst=None)
+"""The claims in an order that always works beside promised ones; None if there is none, or the search gives up."""
 
 
 def pieces_of(pieces: Iterable[Piece]) -> Pieces:

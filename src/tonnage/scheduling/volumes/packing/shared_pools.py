@@ -12,18 +12,18 @@ claims of several such classes tells the class of each claim (`OwnedSizes`). `Sh
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from tonnage.scheduling.volumes.packing.pool_fits import UNLIMITED, Found, SearchBudget, Sizes
 from tonnage.scheduling.volumes.packing.pool_grades import Grade
 from tonnage.scheduling.volumes.packing.pool_policies import (
     DriverSearch,
-    Piece,
     Pieces,
     SharedPools,
+    least_harmful,
     pieces_of,
+    safe_order_of,
     unless_given_up,
-    without_piece,
 )
 
 
@@ -33,16 +33,7 @@ def shared_grade(
     """The grade of these claims beside promised ones. Without `with_order`, POSSIBLE replaces ORDERED."""
     if any(size > pools.reaches[owner].limit for size, owner in pieces):
         return Grade.NONE
-    asked = ("grade", pools, pieces, promised, with_order)
-    return _grades.ask(asked, search, lambda search: _graded(pools, pieces, promised, search, with_order), worst=_NONE)
-
-
-def shared_order(
-    pools: SharedPools, pieces: Pieces, promised: Pieces = (), search: SearchBudget = UNLIMITED
-) -> Pieces | None:
-    """The claims in an order that always works; None if there is none, or the search gives up."""
-    asked = ("order", pools, pieces, promised)
-    return _orders.ask(asked, search, lambda search: _ordered(pools, pieces, promised, search), worst=None)
+    return _grades(pools, pieces, promised, with_order, search)
 
 
 def shared_places(
@@ -50,40 +41,22 @@ def shared_places(
 ) -> tuple[int, ...] | None:
     """For every claim the position of its pool in a packing on top of the promised ones; None if there is none."""
     play = DriverSearch(pools, search)
-    found = unless_given_up(lambda: play.packing((*promised, *pieces), pools.free), worst=None)
+    found = unless_given_up(lambda: play.packing((*promised, *pieces), pools.free))
     return None if found is None else found[len(promised) :]
 
 
-def shared_next(pools: SharedPools, pieces: Pieces, search: SearchBudget = UNLIMITED) -> Piece:
-    """The claim to send first if there is no safe order: the one with the smallest share of driver choices that leave
-    no room for the others; among equals the largest."""
-
-    def harm(piece: Piece) -> float:
-        play, rest = DriverSearch(pools, search), without_piece(pieces, piece)
-        after = unless_given_up(lambda: play.outcomes((piece,), set()), worst=None) or ()
-        return sum(not play.holds(rest, free) for _, free in after) / max(len(after), 1)
-
-    return min(dict.fromkeys(pieces), key=harm)
-
-
-_NONE: Final = Grade.NONE
-_grades: Found[Grade] = Found()
-_orders: Found[Pieces | None] = Found()
-
-
-def _graded(pools: SharedPools, pieces: Pieces, promised: Pieces, search: SearchBudget, with_order: bool) -> Grade:
+def _graded(pools: SharedPools, pieces: Pieces, promised: Pieces, with_order: bool, search: SearchBudget) -> Grade:
     play, asked = DriverSearch(pools, search), DriverSearch(pools, search)
-    if unless_given_up(lambda: asked.shut_out(pieces_of((*pieces, *promised))), worst=None) == ():
+    if unless_given_up(lambda: asked.shut_out(pieces_of((*pieces, *promised)))) == ():
         return Grade.GUARANTEED
-    left = unless_given_up(lambda: play.outcomes(promised, {owner for _, owner in pieces}), worst=None)
+    left = unless_given_up(lambda: play.outcomes(promised, {owner for _, owner in pieces}))
     if left is None or not all(play.holds(pieces, free) for _, free in left):
         return Grade.NONE
-    is_ordered = with_order and _ordered(pools, pieces, promised, search) is not None
+    is_ordered = with_order and safe_order_of(pools, pieces, promised, search) is not None
     return Grade.ORDERED if is_ordered else Grade.POSSIBLE
 
 
-def _ordered(pools: SharedPools, pieces: Pieces, promised: Pieces, search: SearchBudget) -> Pieces | None:
-    return unless_given_up(lambda: DriverSearch(pools, search).order(pieces, promised), worst=None)
+_grades = Found(_graded, worst=Grade.NONE)
 
 
 class OwnedSizes(tuple[int, ...]):
@@ -135,11 +108,11 @@ class SharedView(NamedTuple):
     def order(self, sizes: Sizes, class_name: str, search: SearchBudget) -> OwnedSizes | None:
         """An order of the claims that always works (`OwnedSizes`, in that order); None if there is none."""
         pieces, names = self.pieces(sizes, class_name), {place: name for name, place in self.owners.items()}
-        found = shared_order(self.pools, pieces, self.promised, search) if pieces is not None else None
+        found = safe_order_of(self.pools, pieces, self.promised, search) if pieces is not None else None
         return OwnedSizes.of([(size, names[owner]) for size, owner in found], in_order=True) if found else None
 
     def next_claim(self, sizes: Sizes, class_name: str, search: SearchBudget) -> OwnedSizes:
         """The claim to send first if there is no such order, as a group of one."""
         names = {place: name for name, place in self.owners.items()}
-        size, owner = shared_next(self.pools, self.pieces(sizes, class_name) or (), search)
+        size, owner = least_harmful(self.pools, self.pieces(sizes, class_name) or (), search)
         return OwnedSizes.of([(size, names[owner])])
