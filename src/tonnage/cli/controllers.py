@@ -94,7 +94,6 @@ async def run(
     """Run until SIGTERM or Ctrl-C, or until the lease is lost."""
     from tonnage.controllers.program import ControllerManager
     from tonnage.csi.metrics import sidecar_calls
-    from tonnage.serving import profiling
 
     namespace, name = flags["leader_elect_resource_namespace"], flags["leader_elect_resource_name"]
     connection = connection_of(flags["kubeconfig_file"])
@@ -113,6 +112,6 @@ async def run(
             flags,
             is_healthy=lambda: manager.is_healthy,
             is_ready=lambda: manager.is_synced,
-            pages=profiling.pages(running.runtime.clock) if flags["profiling"] else None,
+            shows_profiles=flags["profiling"],
         )
         await run_until_signalled(running.led(manager.run, f"{namespace or 'kube-system'}/{name or PROGRAM}"))

@@ -120,12 +120,13 @@ class RunningProgram:
             _say_where(address)
 
     async def serve_securely(
-        self, flags: Flags, *, is_healthy: Callable[[], bool] = lambda: True, **pages: Any
+        self, flags: Flags, *, is_healthy: Callable[[], bool] = lambda: True, shows_profiles: bool, **pages: Any
     ) -> None:
-        """Serve HTTPS as the flags say, unless the port is 0. `pages` holds `is_ready`, `debug` and `pages`."""
+        """Serve HTTPS as the flags say, unless the port is 0. `pages` holds `is_ready` and `debug`."""
         if not flags["secure_port"]:
             return
         from tonnage.health import served
+        from tonnage.serving import profiling
 
         access = endpoint_flags.access_of(flags, self.connection, clock=self.runtime.clock, user_agent=self.name)
         if access is not None:
@@ -140,6 +141,7 @@ class RunningProgram:
                 is_healthy=lambda: self.is_healthy and is_healthy(),
                 gate=access.gate if access is not None else None,
                 shares_port=flags["permit_port_sharing"],
+                pages=profiling.pages(self.runtime.clock) if shows_profiles else None,
                 **pages,
             )
         )

@@ -89,11 +89,8 @@ def _write(path: Path, text: str) -> None:
 async def run(configuration: Configuration, flags: Flags, configuration_text: str) -> None:
     """Run until SIGTERM or Ctrl-C, or until the lease is lost."""
     from tonnage.scheduler.program import SchedulerProgram
-    from tonnage.scheduler.recording_file import RecordingFile
     from tonnage.scheduling.configuration.configuration import document_of
     from tonnage.scheduling.engine.engine import Engine
-    from tonnage.scheduling.recording.recording_engine import RecordingEngine
-    from tonnage.serving import profiling
 
     seed = secrets.randbits(63)
     limits, election = configuration.request_limits, configuration.leader_election
@@ -107,6 +104,9 @@ async def run(configuration: Configuration, flags: Flags, configuration_text: st
     ) as running:
         engine_of: Any = Engine
         if flags["record_file"] is not None:
+            from tonnage.scheduler.recording_file import RecordingFile
+            from tonnage.scheduling.recording.recording_engine import RecordingEngine
+
             file = running.enter_nowait(
                 RecordingFile(flags["record_file"], limit_bytes=flags["record_limit"], clock=running.runtime.clock)
             )
@@ -136,11 +136,12 @@ async def run(configuration: Configuration, flags: Flags, configuration_text: st
                 "/debug/nominations": program.pages.nominations,
                 "/debug/assumed": program.pages.assumed,
             },
-            pages=profiling.pages(running.runtime.clock) if configuration.enable_profiling else None,
+            shows_profiles=configuration.enable_profiling,
         )
         await run_until_signalled(running.led(program.run, f"{election.resource_namespace}/{election.resource_name}"))
-        if isinstance(program.engine, RecordingEngine):
-            program.engine.ended()
+        if flags["record_file"] is not None:
+            recording: Any = program.engine
+            recording.ended()
 
 
 def _tracer_of(file: Path | None) -> Tracer | None:
