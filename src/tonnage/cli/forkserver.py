@@ -18,11 +18,11 @@ PROGRAMS: Final = {
     "csi-driver": (
         *("driver.serving", "driver.lvm_nodes", "driver.rebuilding", "csi.client"),
         *("client.http", "client.metrics", "client.config.kubeconfig", "client.delegated_access.access", "health"),
-        *("serving.server_tls",),
+        *("serving.server_tls", "serving.profiling"),
     ),
     "node": ("node.program",),
     "provisioner": ("provisioner.program",),
-    "controllers": ("controllers.program", "serving.profiling", "csi.metrics"),
+    "controllers": ("controllers.program", "csi.metrics"),
     "scheduler": ("scheduler.program", "scheduler.configuration_file", "scheduling.configuration.configuration"),
 }
 """Modules to import for each command before forking. Commands are in the order in which they are needed: nodes need the
