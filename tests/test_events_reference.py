@@ -16,6 +16,8 @@ sys.path.append(str(ROOT / "scripts"))
 from reference.events import EVENTS, UNNAMED  # noqa: E402
 
 KNOWN = {each.reason for each in EVENTS}
+WRITES = re.compile(r"\b(event|EventToRecord|Note)\(|\"(Normal|Warning)\"")
+CONSTANT = re.compile(r'^([A-Z][A-Z0-9_]*)(?:: [^=\n]+)? = "([^"\\\n]+)"', re.MULTILINE)
 COMPOSED = re.compile(r"(Successful|Failed)(Create|Update|Delete)|OutOf.*")
 
 
@@ -33,35 +35,34 @@ def constants_of(tree: ast.Module) -> dict[str, str]:
 
 
 @cache
-def trees() -> dict[Path, ast.Module]:
+def sources() -> dict[Path, str]:
     """The whole package, read once, by the first test that needs it."""
-    return {path: ast.parse(path.read_text("utf-8")) for path in SOURCE.rglob("*.py")}
+    return {path: path.read_text("utf-8") for path in SOURCE.rglob("*.py")}
 
 
 @cache
-def calls_and_texts() -> tuple[list[tuple[Path, ast.Call]], set[str]]:
-    """Every call of the package with its file, and every text: one walk for all that ask."""
-    calls: list[tuple[Path, ast.Call]] = []
-    texts: set[str] = set()
-    for path, tree in trees().items():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call):
-                calls.append((path, node))
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                texts.add(node.value)
-    return calls, texts
+def trees() -> dict[Path, ast.Module]:
+    """The files that could write an event; to parse and walk the others would take most of the time."""
+    return {path: ast.parse(text) for path, text in sources().items() if WRITES.search(text)}
+
+
+@cache
+def calls() -> list[tuple[Path, ast.Call]]:
+    """Every call of those files."""
+    return [(path, node) for path, tree in trees().items() for node in ast.walk(tree) if isinstance(node, ast.Call)]
 
 
 @cache
 def constants() -> dict[str, str]:
-    return {name: value for tree in trees().values() for name, value in constants_of(tree).items()}
+    """Texts of the package that have a name in capitals."""
+    return {name: value for text in sources().values() for name, value in CONSTANT.findall(text)}
 
 
 @cache
 def reasons() -> dict[str, set[str]]:
     """By file, the reasons of the events that it writes; "?" for one that is worked out elsewhere."""
     found: dict[str, set[str]] = {}
-    for path, node in calls_and_texts()[0]:
+    for path, node in calls():
         name = getattr(node.func, "attr", getattr(node.func, "id", ""))
         if name not in ("event", "EventToRecord", "Note"):
             continue
@@ -104,14 +105,14 @@ def test_a_reason_that_the_reference_names_for_a_file_is_a_text_of_the_package()
     # "Successful" and "Failed" are put before the verb where pods and claims are made, "OutOf" before a resource.
     whole = {reason for reasons in UNNAMED.values() for reason in reasons if not COMPOSED.fullmatch(reason)}
     assert len(whole) > 15
-    assert whole - calls_and_texts()[1] == set()
+    assert {reason for reason in whole if not any(f'"{reason}"' in text for text in sources().values())} == set()
 
 
 def test_a_reason_that_is_handed_on_is_in_the_reference() -> None:
     """`self._tell(volume, "Normal", "VolumeRebuilt", note)`: a type, and a reason after it, to whomever."""
     told = {
         after.value
-        for _, node in calls_and_texts()[0]
+        for _, node in calls()
         for type_, after in pairwise(node.args)
         if isinstance(type_, ast.Constant) and type_.value in ("Normal", "Warning")
         if isinstance(after, ast.Constant) and isinstance(after.value, str)

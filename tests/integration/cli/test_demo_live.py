@@ -100,8 +100,3 @@ def test_chosen_stories_are_played_without_a_log_line():
     assert [line for line in lines if line in titles] == [(STORIES[name].__doc__ or "").strip() for name in chosen]
     assert not any(re.match(r"[IWE]\d{4} ", line) for line in lines)
     assert lines[-1] == "all 2 stories passed"
-
-
-def test_one_chosen_story_is_one():
-    done = tonnage("demo", "--only", "most-free-first")
-    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "1 story passed")

@@ -146,6 +146,8 @@ def test_an_example_of_the_help_runs(folder: Path, line: str):
     # What doctor finds is in its exit code.
     assert done.returncode in ((0, 4, 5) if words[0] == "doctor" else (0,)), done.stderr
     assert not any(each.startswith("error:") for each in done.stderr.splitlines())
+    if words[:2] == ["demo", "--only"]:
+        assert done.stdout.splitlines()[-1] == "1 story passed"
 
 
 @pytest.fixture(scope="module")

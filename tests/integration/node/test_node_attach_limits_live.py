@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import re
+from typing import Any
 
 import grpc
 import pytest
@@ -21,6 +22,14 @@ from tonnage.objects.storage_v1 import CSINode
 EXHAUSTED = 8
 OTHER = "other.example"
 NO_SLOT = "rpc error: code = ResourceExhausted desc = no slot left"
+REFUSED_CHANGES: dict[str, dict[str, dict[str, Any]]] = {
+    "a count that an old server does not let change": {"count.example": {"max_volumes": 5}},
+    "a node id and a label": {
+        "id.example": {"node_id": "another"},
+        "label.example": {"topology": {"topology.label.example/node": "elsewhere"}},
+    },
+}
+"""By driver, what it says when the node starts again, and the server refuses."""
 
 
 def no_slot() -> dict[str, object]:
@@ -88,38 +97,48 @@ def test_an_attach_without_a_slot_corrects_the_limit_tells_the_pod_and_fails_it(
     play(story)
 
 
-@pytest.mark.parametrize("what", ["a count that an old server does not let change", "a node id", "a label"])
-def test_a_driver_whose_update_is_refused_does_not_keep_others_from_registering(
-    what: str, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("changes", REFUSED_CHANGES.values(), ids=REFUSED_CHANGES.keys())
+def test_drivers_whose_updates_are_refused_do_not_keep_others_from_registering(
+    changes: dict[str, dict[str, Any]], caplog: pytest.LogCaptureFixture
 ):
+    def right(name: str) -> dict[str, Any]:
+        return {"node_id": "node-1", "max_volumes": 8, "topology": {f"topology.{name}/node": "node-1"}}
+
     async def story(stage: NodeStage) -> None:
-        first = await stage.driver(max_volumes=8, topology={"topology.example/node": "node-1"})
-        await stage.csi_driver()
+        addresses = (f"unix://{stage.folder}/{{node}}/{name}.sock" for name in (*changes, OTHER))
+        stage.settings = dataclasses.replace(stage.settings, csi_addresses=tuple(addresses))
+        drivers = {name: await stage.driver(name=name, socket=name, **right(name)) for name in changes}
+
+        def say(name: str, fields: dict[str, Any]) -> None:
+            for field, value in fields.items():
+                setattr(drivers[name], field, value)
+
+        async def all_have_eight() -> bool:
+            return [await stage.count(name=name) for name in changes] == [8] * len(changes)
+
         await stage.start()
-        await eventually_async(lambda: has_count(stage, 8), "the driver is registered")
+        await eventually_async(all_have_eight, "the drivers are registered")
         await stage.stop()
-        if what == "a node id":
-            first.node_id = "another"
-        elif what == "a label":
-            first.topology = {"topology.example/node": "elsewhere"}
-        else:
-            first.max_volumes = 5
-        await stage.driver(name=OTHER, socket="other", max_volumes=3)
+        for name, fields in changes.items():
+            say(name, fields)
+        await stage.driver(name=OTHER, socket=OTHER, max_volumes=3)
         await stage.start()
         await eventually_async(lambda: has_count(stage, 3, name=OTHER), "the other driver is registered")
-        assert await stage.count() == 8
-        await eventually_async(lambda: len(refusals_logged(caplog)) >= 1, "it is told")
+        assert await all_have_eight()
+        await eventually_async(lambda: len(refusals_logged(caplog)) >= len(changes), "they are told")
         await asyncio.sleep(1.5)  # it was tried again after a second
-        [told] = refusals_logged(caplog)
-        assert DRIVER in told and "node-1" in told
-        # It is the first driver's trouble alone: what it can do, it does again.
-        first.node_id, first.max_volumes, first.topology = "node-1", 8, {"topology.example/node": "node-1"}
+        told = refusals_logged(caplog)
+        assert len(told) == len(changes) and all("node-1" in each for each in told)
+        assert all(any(name in each for each in told) for name in changes)
+        # It is these drivers' trouble alone: what they can do, they do again.
+        for name in changes:
+            say(name, right(name))
         await stage.stop()
         await stage.start()
-        assert await stage.count() == 8
+        assert await all_have_eight()
 
-    old = Gates().with_(MutableCSINodeAllocatableCount=False) if what.startswith("a count") else None
-    play(story, server_gates=old)
+    is_old = "count.example" in changes
+    play(story, server_gates=Gates().with_(MutableCSINodeAllocatableCount=False) if is_old else None)
 
 
 def refusals_logged(caplog: pytest.LogCaptureFixture) -> list[str]:
