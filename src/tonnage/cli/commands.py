@@ -7,6 +7,7 @@ which takes a second. A test parses every example with its command.
 from __future__ import annotations
 
 import inspect
+import re
 import shutil
 import textwrap
 from importlib import import_module
@@ -18,51 +19,138 @@ from click.shell_completion import CompletionItem
 from tonnage import __version__
 from tonnage.errors import closest
 
-GROUPS: Final[dict[str, dict[str, str]]] = {
-    "Run a cluster": {
-        "up": "Run a cluster: API server, controllers, scheduler, provisioner, nodes, and a CSI driver with pools on"
-        " each.",
-        "status": "Show what is wrong with a cluster now, worst first; or the programs of a `tonnage up` cluster.",
-        "dashboard": "Serve a web page that shows a cluster's storage as it"
-        " changes: pools, claims, which pods wait and why.",
-        "top": "Show a cluster's storage in a terminal as it changes: pools, claims, which pods wait and why.",
-        "fault": "Set, list and clear faults of a `tonnage up` cluster, such as a full disk or a silent node.",
-        "demo": "Play the enhancements' stories on fresh embedded clusters; exit 0 only if all of them pass.",
-    },
-    "Scheduling": {
-        "scheduler": "Place pods on any Kubernetes cluster, beside its scheduler or instead of it.",
-        "explain": "Show which node a pod goes to and why, or why no node fits.",
-        "shadow": "Decide beside a live cluster's scheduler, and report where the two differ and why.",
-        "doctor": "Check a cluster: what Tonnage can use, what is wrong, what would change, and what to set.",
-    },
-    "What if": {
-        "fit": "Count how many more replicas of a workload fit, by node and zone.",
-        "drain-preview": "Show what draining nodes would do: which pods move"
-        " where, which are stuck, which data is lost.",
-        "simulate": "Play a scenario on virtual time: which pods are placed or"
-        " wait, which volumes are refused, how full disks get.",
-        "replay": "Place pods one after the other as a running scheduler would, from files and on virtual time.",
-    },
-    "Storage and drivers": {
-        "provisioner": "Create, delete and expand the volumes of one CSI driver, and publish its free capacity.",
-        "pools": "Publish the pools of drivers that report only one number for a node.",
-        "csi-driver": "Serve volumes from the pools of one or more nodes, over CSI.",
-        "csi-driver-quarantine": "Show contents of a driver's pools that have no record, or move them away.",
-        "driver-check": "Check that a CSI driver does what KEP-5925 and KEP-4876 require.",
-    },
-    "Other programs of a cluster": {
-        "apiserver": "Serve the Kubernetes API from one folder: kubectl, client-go and the Python client work with it.",
-        "controllers": "Bind claims, attach volumes, run workloads, watch nodes, and delete what is left over.",
-        "node": "Run nodes: register them, keep their attach limits up to date, mount their pods' volumes over CSI.",
-        "node-scaler": "Add nodes for pods that cannot be placed, and remove"
-        " nodes that no pod needs (for demo clusters).",
-    },
-    "Other": {
-        "completion": "Print the script with which a shell completes commands, flags and values.",
-        "help": "Show the help of a command, or list all commands.",
-        "version": "Print the version, the Python version, and the Kubernetes release whose behaviour Tonnage follows.",
-    },
-}
+_TABLE: Final = """\
+Run a cluster
+    up  Run a cluster: API server, controllers, scheduler, provisioner, nodes, and a CSI driver with pools on each.
+        tonnage up
+        tonnage up --data-dir cluster --dashboard
+        tonnage up --data-dir cluster --nodes 5 --pools 3x100Gi -f examples/09-a-database-on-pools
+    status  Show what is wrong with a cluster now, worst first; or the programs of a `tonnage up` cluster.
+        tonnage status
+        tonnage status --kubeconfig cluster/kubeconfig -o json
+        tonnage status --data-dir cluster
+    dashboard  Serve a web page that shows a cluster's storage as it changes: pools, claims, which pods wait and why.
+        tonnage dashboard --kubeconfig ~/.kube/config
+        tonnage dashboard --kubeconfig cluster/kubeconfig --port 0
+        tonnage dashboard --bind 0.0.0.0 --allowed-host storage.example --tls-cert-file tls.crt --tls-private-key-file
+            tls.key
+    top  Show a cluster's storage in a terminal as it changes: pools, claims, which pods wait and why.
+        tonnage top
+        tonnage top --kubeconfig cluster/kubeconfig
+    fault  Set, list and clear faults of a `tonnage up` cluster, such as a full disk or a silent node.
+        tonnage fault --data-dir cluster list
+        tonnage fault --data-dir cluster set out-of-space --node node-1
+        tonnage fault --data-dir cluster clear
+    fault set
+        tonnage fault --data-dir cluster set out-of-space --node node-1
+        tonnage fault --data-dir cluster set slow --value 2.5
+    fault clear
+        tonnage fault --data-dir cluster clear out-of-space --node node-1
+        tonnage fault --data-dir cluster clear
+    fault list
+        tonnage fault --data-dir cluster list -o json
+    demo  Play the enhancements' stories on fresh embedded clusters; exit 0 only if all of them pass.
+        tonnage demo
+        tonnage demo --list
+        tonnage demo --only claims-are-packed-jointly
+Scheduling
+    scheduler  Place pods on any Kubernetes cluster, beside its scheduler or instead of it.
+        tonnage scheduler --kubeconfig cluster/kubeconfig
+        tonnage scheduler --config scheduler.yaml --leader-elect --secure-port 10259
+        tonnage scheduler --kubeconfig cluster/kubeconfig --feature-gates StorageCapacityScoring=true
+    explain  Show which node a pod goes to and why, or why no node fits.
+        tonnage explain --pod shop/db-0
+        tonnage explain --pending
+        tonnage explain --workload StatefulSet/shop/db -o json
+        tonnage explain -f examples/02-explain --pod shop/web-1
+    shadow  Decide beside a live cluster's scheduler, and report where the two differ and why.
+        tonnage shadow
+        tonnage shadow --kubeconfig cluster/kubeconfig -o json > differences.json
+    doctor  Check a cluster: what Tonnage can use, what is wrong, what would change, and what to set.
+        tonnage doctor
+        tonnage doctor --kubeconfig cluster/kubeconfig -o html > report.html
+        tonnage doctor -f examples/16-doctor/dump
+        tonnage doctor -o helm-values > values.yaml
+What if
+    fit  Count how many more replicas of a workload fit, by node and zone.
+        tonnage fit --workload StatefulSet/shop/db
+        tonnage fit -f examples/13-fit/cluster.yaml --template examples/13-fit/kafka.yaml
+        tonnage fit --template examples/13-fit/kafka.yaml --max 100 -o json
+    drain-preview  Show what draining nodes would do: which pods move where, which are stuck, which data is lost.
+        tonnage drain-preview node-1 node-2
+        tonnage drain-preview --one-by-one -f examples/14-drain-preview/cluster.yaml mill-1 mill-2
+    simulate  Play a scenario on virtual time: which pods are placed or wait, which volumes are refused, how full disks
+            get.
+        tonnage simulate -f examples/15-simulate --scenario examples/15-simulate/scenarios/friday.yaml
+    replay  Place pods one after the other as a running scheduler would, from files and on virtual time.
+        tonnage replay -f examples/03-replay/cluster.yaml --steps examples/03-replay/steps/burst.yaml
+Storage and drivers
+    provisioner  Create, delete and expand the volumes of one CSI driver, and publish its free capacity.
+        tonnage provisioner --csi-address unix:///run/csi/csi.sock --kubeconfig cluster/kubeconfig
+        tonnage provisioner --csi-address unix:///run/csi/csi.sock --enable-capacity --capacity-poll-interval 1m
+    pools  Publish the pools of drivers that report only one number for a node.
+        tonnage pools --source openebs-lvm
+        tonnage pools --kubeconfig cluster/kubeconfig --source topolvm
+    csi-driver  Serve volumes from the pools of one or more nodes, over CSI.
+        tonnage csi-driver --endpoint unix:///run/csi/csi.sock --node-id node-1 --pools 3x100Gi --state-dir driver
+        tonnage csi-driver --endpoint unix:///run/csi/csi.sock --node-id node-1 --node-id node-2 --node-endpoint
+            unix:///run/csi/{node}.sock --pools 2x50Gi --max-volumes 8 --state-dir driver
+    csi-driver-quarantine  Show contents of a driver's pools that have no record, or move them away.
+        tonnage csi-driver-quarantine --state-dir cluster/driver
+        tonnage csi-driver-quarantine --state-dir cluster/driver --all
+    driver-check  Check that a CSI driver does what KEP-5925 and KEP-4876 require.
+        tonnage driver-check --csi-address unix:///run/csi/csi.sock
+        tonnage driver-check --csi-address unix:///run/csi/csi.sock --parameters pool-policy=best-fit --fill -o json
+Other programs of a cluster
+    apiserver  Serve the Kubernetes API from one folder: kubectl, client-go and the Python client work with it.
+        tonnage apiserver --data-dir cluster
+        tonnage apiserver --data-dir cluster --secure-port 0 --event-ttl 10m
+        tonnage apiserver --data-dir cluster --backup objects.sqlite3
+    controllers  Bind claims, attach volumes, run workloads, watch nodes, and delete what is left over.
+        tonnage controllers --kubeconfig cluster/kubeconfig
+        tonnage controllers --kubeconfig cluster/kubeconfig --controllers '*,-pod-garbage-collector-controller'
+    node  Run nodes: register them, keep their attach limits up to date, mount their pods' volumes over CSI.
+        tonnage node --kubeconfig cluster/kubeconfig --node-name node-1 --root-dir nodes --csi-address
+            unix:///run/csi/{node}.sock
+    node-scaler  Add nodes for pods that cannot be placed, and remove nodes that no pod needs (for demo clusters).
+        tonnage node-scaler --kubeconfig cluster/kubeconfig --template examples/13-fit/nodes/dense.yaml --max 5
+Other
+    completion  Print the script with which a shell completes commands, flags and values.
+        source <(tonnage completion bash)
+        tonnage completion zsh > ~/.zfunc/_tonnage
+        tonnage completion fish > ~/.config/fish/completions/tonnage.fish
+    help  Show the help of a command, or list all commands.
+        tonnage help
+        tonnage help explain
+        tonnage help fault set
+    version  Print the version, the Python version, and the Kubernetes release whose behaviour Tonnage follows.
+        tonnage version
+        tonnage version -o json
+"""
+"""Groups, their commands with the first line of their help, and below each command its examples. What is too long for a
+line goes on in the next one, which is indented further."""
+
+
+def _read(table: str) -> tuple[dict[str, dict[str, str]], dict[str, list[str]]]:
+    """The help of commands by group, and examples by command."""
+    groups: dict[str, dict[str, str]] = {}
+    examples: dict[str, list[str]] = {}
+    group: dict[str, str] = {}
+    command = ""
+    for line in re.sub(r"\n {12}", " ", table).splitlines():
+        text = line.strip()
+        if line.startswith(" " * 8):
+            examples.setdefault(command, []).append(text)
+        elif line.startswith(" "):
+            command, _, help = text.partition("  ")
+            if help:
+                group[command] = help
+        else:
+            group = groups[text] = {}
+    return groups, examples
+
+
+GROUPS, EXAMPLES = _read(_TABLE)
 
 _MODULES: Final = {
     "completion": "about",
@@ -86,115 +174,6 @@ _HELP: Final = {name: help for group in GROUPS.values() for name, help in group.
 def module_of(command: str) -> str:
     """The module that defines a command, as a function of the command's name."""
     return f"tonnage.cli.{_MODULES.get(command) or command.replace('-', '_')}"
-
-
-EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
-    "apiserver": (
-        "tonnage apiserver --data-dir cluster",
-        "tonnage apiserver --data-dir cluster --secure-port 0 --event-ttl 10m",
-        "tonnage apiserver --data-dir cluster --backup objects.sqlite3",
-    ),
-    "completion": (
-        "source <(tonnage completion bash)",
-        "tonnage completion zsh > ~/.zfunc/_tonnage",
-        "tonnage completion fish > ~/.config/fish/completions/tonnage.fish",
-    ),
-    "controllers": (
-        "tonnage controllers --kubeconfig cluster/kubeconfig",
-        "tonnage controllers --kubeconfig cluster/kubeconfig --controllers '*,-pod-garbage-collector-controller'",
-    ),
-    "csi-driver": (
-        "tonnage csi-driver --endpoint unix:///run/csi/csi.sock --node-id node-1 --pools 3x100Gi --state-dir driver",
-        "tonnage csi-driver --endpoint unix:///run/csi/csi.sock --node-id node-1 --node-id node-2"
-        " --node-endpoint unix:///run/csi/{node}.sock --pools 2x50Gi --max-volumes 8 --state-dir driver",
-    ),
-    "csi-driver-quarantine": (
-        "tonnage csi-driver-quarantine --state-dir cluster/driver",
-        "tonnage csi-driver-quarantine --state-dir cluster/driver --all",
-    ),
-    "demo": ("tonnage demo", "tonnage demo --list", "tonnage demo --only claims-are-packed-jointly"),
-    "doctor": (
-        "tonnage doctor",
-        "tonnage doctor --kubeconfig cluster/kubeconfig -o html > report.html",
-        "tonnage doctor -f examples/16-doctor/dump",
-        "tonnage doctor -o helm-values > values.yaml",
-    ),
-    "drain-preview": (
-        "tonnage drain-preview node-1 node-2",
-        "tonnage drain-preview --one-by-one -f examples/14-drain-preview/cluster.yaml mill-1 mill-2",
-    ),
-    "driver-check": (
-        "tonnage driver-check --csi-address unix:///run/csi/csi.sock",
-        "tonnage driver-check --csi-address unix:///run/csi/csi.sock --parameters pool-policy=best-fit --fill -o json",
-    ),
-    "explain": (
-        "tonnage explain --pod shop/db-0",
-        "tonnage explain --pending",
-        "tonnage explain --workload StatefulSet/shop/db -o json",
-        "tonnage explain -f examples/02-explain --pod shop/web-1",
-    ),
-    "fault": (
-        "tonnage fault --data-dir cluster list",
-        "tonnage fault --data-dir cluster set out-of-space --node node-1",
-        "tonnage fault --data-dir cluster clear",
-    ),
-    "fault set": (
-        "tonnage fault --data-dir cluster set out-of-space --node node-1",
-        "tonnage fault --data-dir cluster set slow --value 2.5",
-    ),
-    "fault clear": (
-        "tonnage fault --data-dir cluster clear out-of-space --node node-1",
-        "tonnage fault --data-dir cluster clear",
-    ),
-    "fault list": ("tonnage fault --data-dir cluster list -o json",),
-    "fit": (
-        "tonnage fit --workload StatefulSet/shop/db",
-        "tonnage fit -f examples/13-fit/cluster.yaml --template examples/13-fit/kafka.yaml",
-        "tonnage fit --template examples/13-fit/kafka.yaml --max 100 -o json",
-    ),
-    "help": ("tonnage help", "tonnage help explain", "tonnage help fault set"),
-    "node": (
-        "tonnage node --kubeconfig cluster/kubeconfig --node-name node-1 --root-dir nodes"
-        " --csi-address unix:///run/csi/{node}.sock",
-    ),
-    "node-scaler": (
-        "tonnage node-scaler --kubeconfig cluster/kubeconfig --template examples/13-fit/nodes/dense.yaml --max 5",
-    ),
-    "pools": (
-        "tonnage pools --source openebs-lvm",
-        "tonnage pools --kubeconfig cluster/kubeconfig --source topolvm",
-    ),
-    "provisioner": (
-        "tonnage provisioner --csi-address unix:///run/csi/csi.sock --kubeconfig cluster/kubeconfig",
-        "tonnage provisioner --csi-address unix:///run/csi/csi.sock --enable-capacity --capacity-poll-interval 1m",
-    ),
-    "replay": ("tonnage replay -f examples/03-replay/cluster.yaml --steps examples/03-replay/steps/burst.yaml",),
-    "scheduler": (
-        "tonnage scheduler --kubeconfig cluster/kubeconfig",
-        "tonnage scheduler --config scheduler.yaml --leader-elect --secure-port 10259",
-        "tonnage scheduler --kubeconfig cluster/kubeconfig --feature-gates StorageCapacityScoring=true",
-    ),
-    "shadow": ("tonnage shadow", "tonnage shadow --kubeconfig cluster/kubeconfig -o json > differences.json"),
-    "simulate": ("tonnage simulate -f examples/15-simulate --scenario examples/15-simulate/scenarios/friday.yaml",),
-    "dashboard": (
-        "tonnage dashboard --kubeconfig ~/.kube/config",
-        "tonnage dashboard --kubeconfig cluster/kubeconfig --port 0",
-        "tonnage dashboard --bind 0.0.0.0 --allowed-host storage.example --tls-cert-file tls.crt "
-        "--tls-private-key-file tls.key",
-    ),
-    "status": (
-        "tonnage status",
-        "tonnage status --kubeconfig cluster/kubeconfig -o json",
-        "tonnage status --data-dir cluster",
-    ),
-    "top": ("tonnage top", "tonnage top --kubeconfig cluster/kubeconfig"),
-    "up": (
-        "tonnage up",
-        "tonnage up --data-dir cluster --dashboard",
-        "tonnage up --data-dir cluster --nodes 5 --pools 3x100Gi -f examples/09-a-database-on-pools",
-    ),
-    "version": ("tonnage version", "tonnage version -o json"),
-}
 
 
 def examples_of(command: str, program: str = "tonnage") -> str:

@@ -41,7 +41,6 @@ from tonnage.whatif.fit import MOST
 if TYPE_CHECKING:
     from tonnage.client.http import Client
     from tonnage.whatif.shadow.signs import Shadow
-    from tonnage.whatif.simulate.played_cluster import DriverLuck
     from tonnage.whatif.sources import ClusterState
 
 
@@ -164,12 +163,7 @@ def fit(
     else:
         asked = asked_workload(state, creation, workload or "", cluster.namespace)
 
-    def fresh(luck: DriverLuck) -> PlayedCluster:
-        is_default = cluster.config_file is None
-        made = PlayedCluster(state, configuration.profiles, takes_any_pod=is_default, luck=luck)
-        made.apply(asked.made)
-        return made
-
+    fresh = partial(PlayedCluster, state, configuration.profiles, takes_any_pod=cluster.config_file is None)
     template = node_template(creation, node_file) if node_file is not None else None
     answer = fitted(asked, fresh, most=most, phase=progress, with_disks=output != "table", node_template=template)
     write_answer(output, answer.document, partial(show, answer), "fit")

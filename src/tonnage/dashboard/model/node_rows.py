@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
+from msgspec.structs import replace
+
 from tonnage.dashboard.model.known_objects import Content, DriverContents, KnownObjects, PoolPlace
 from tonnage.dashboard.model.volume_rows import claim_of, volume_of
 from tonnage.dashboard.wire import AttachSlots, NodeRow, PodRow, PoolRow
@@ -27,36 +29,21 @@ def row_of(
     residents = [objects.pods[key] for key in sorted({*objects.pods_of_node[name], *assumed})]
     living = [pod for pod in residents if not pod.is_terminal]
     pools = tuple(_pools(objects, name, contents))
-    pools_driver = contents.driver if pools else ""
-    slots = _slots(objects, name, living)
+    row = NodeRow(
+        name=name,
+        pods=len(living),
+        slots=_slots(objects, name, living),
+        pools=pools,
+        pools_driver=contents.driver if pools else "",
+    )
     if node is None:
         is_left = any(pool.volumes or pool.arriving or pool.other for pool in pools)
         if not (is_left or left_behind or objects.attachments_of_node[name]):
             return None
-        return NodeRow(
-            name=name,
-            ready=False,
-            gone=True,
-            reason=_GONE,
-            pods=len(living),
-            slots=slots,
-            pools=pools,
-            pools_driver=pools_driver,
-        )
-    labels = node.metadata.labels
-    ready, reason = _readiness(node)
-    return NodeRow(
-        name=name,
-        zone=labels.get(ZONE, labels.get(BETA_ZONE, "")),
-        ready=ready,
-        cordoned=node.spec.unschedulable,
-        reason=reason,
-        taints=tuple(_taints(node)),
-        pods=len(living),
-        slots=slots,
-        pools=pools,
-        pools_driver=pools_driver,
-    )
+        return replace(row, ready=False, gone=True, reason=_GONE)
+    labels, (ready, reason) = node.metadata.labels, _readiness(node)
+    zone, cordoned = labels.get(ZONE, labels.get(BETA_ZONE, "")), node.spec.unschedulable
+    return replace(row, zone=zone, ready=ready, cordoned=cordoned, reason=reason, taints=tuple(_taints(node)))
 
 
 _GONE = "there is no such node any more; what is listed was left there"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -26,7 +27,7 @@ from tonnage.whatif.fit import MOST
 from tonnage.whatif.fit.fitting import Step, asked_template, asked_workload, fitted
 from tonnage.whatif.manifests import GivenText
 from tonnage.whatif.pending.pending import PendingQuestion, summary
-from tonnage.whatif.simulate.played_cluster import DriverLuck, PlayedCluster
+from tonnage.whatif.simulate.played_cluster import PlayedCluster
 from tonnage.whatif.sources import ClusterState, OutOfTime
 from tonnage.whatif.workloads import is_workload
 
@@ -190,16 +191,8 @@ def fits(
     else:
         asked = asked_workload(state, creation, workload, "default")
 
-    def fresh(luck: DriverLuck) -> PlayedCluster:
-        made = PlayedCluster(
-            state,
-            asking.configuration.profiles,
-            takes_any_pod=asking.takes_any_pod,
-            luck=luck,
-            is_stopped=limit.check,
-        )
-        made.apply(asked.made)
-        return made
+    profiles, takes_any_pod = asking.configuration.profiles, asking.takes_any_pod
+    fresh = partial(PlayedCluster, state, profiles, takes_any_pod=takes_any_pod, is_stopped=limit.check)
 
     @contextmanager
     def phase(name: str) -> Iterator[Step]:

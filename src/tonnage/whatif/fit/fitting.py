@@ -139,14 +139,20 @@ Phase = Callable[[str], AbstractContextManager[Step]]
 
 def fitted(
     asked: FitQuestion,
-    fresh: Callable[[DriverLuck], PlayedCluster],
+    fresh: Callable[..., PlayedCluster],
     *,
     most: int,
     phase: Phase,
     with_disks: bool = True,
     node_template: Sequence[Object] | None = None,
 ) -> FitAnswer:
-    """The whole answer; `fresh` makes the cluster, with what the workload brings along. Raises TonnageError."""
+    """The whole answer; `fresh(luck=…)` makes the cluster. Raises TonnageError."""
+
+    def made(luck: DriverLuck) -> PlayedCluster:
+        cluster = fresh(luck=luck)
+        cluster.apply(asked.made)
+        return cluster
+
     needed, replicas = None, asked.replicas
     if node_template is not None:
         if asked.wanted > MOST_PODS:
@@ -156,9 +162,9 @@ def fitted(
             )
         wanted = list(islice(asked.replicas, asked.wanted))
         with phase("adding nodes"):
-            needed = nodes_needed(lambda: fresh(DriverLuck.WORST), wanted, node_template)
+            needed = nodes_needed(lambda: made(DriverLuck.WORST), wanted, node_template)
         replicas = chain(wanted, asked.replicas)
-    answer = _counted(dataclasses.replace(asked, replicas=replicas), fresh, most, phase, with_disks=with_disks)
+    answer = _counted(dataclasses.replace(asked, replicas=replicas), made, most, phase, with_disks=with_disks)
     return dataclasses.replace(answer, needed=needed)
 
 
