@@ -61,8 +61,6 @@ class PromiseBook(holds.CapacityHolds):
         """By claim uid, the name of the volume that was created for it."""
         self._orders = count(1)
         """The order in which volumes came to exist."""
-        self._made: list[Promise] = []
-        """Promises whose volumes were just created or have just arrived."""
         self._unseen_volumes: dict[str, tuple[Key, int]] = {}
         """Volumes that a bound claim named before they were seen, with the claim's key and the tick of the claim."""
         for volume in self._storage.volumes:
@@ -193,12 +191,9 @@ class PromiseBook(holds.CapacityHolds):
         promise.made_tick, promise.made_at = tick, made_at
         promise.looked_at = {identity(capacity): capacity.checked_at for capacity in self._charged_to(promise)}
         promise.waits_since_s = self._clock.monotonic() - age_s
-        self._made.append(promise)
 
     def _look(self, promise: Promise) -> None:
-        """Compute a promise anew from its claim, its volume and the figures: charge it to the objects that do not show
-        it yet. End it if its volume is elsewhere, or if the object it was charged to and all that share its pools show
-        it."""
+        """Compute a promise anew from its claim, its volume and the figures; end it if its volume is elsewhere."""
         claim, progress = promise.claim, RebuildProgress.ARRIVED
         if promise.is_left_behind or promise.is_rebuild:
             progress = self._progress(claim)
@@ -206,6 +201,18 @@ class PromiseBook(holds.CapacityHolds):
             self._end(promise, holds.DELETION if promise.is_left_behind else holds.FAILURE)
             return
         is_first = not promise.is_left_behind and self._follow(promise, progress)
+        self._settle(promise)
+        if is_first:
+            self._show_made(promise)
+        if promise.made_tick is not None and not promise.is_left_behind:
+            for left in self._records.of(PersistentVolume, claim.spec.volume_name):
+                if not left.has_claim and left.claim.selected_node == claim.selected_node:
+                    self._end(left)  # a claim has the same volume again
+
+    def _settle(self, promise: Promise) -> None:
+        """Charge a promise to the objects that do not show it yet. End it if the object it was charged to and all that
+        share its pools show it."""
+        claim = promise.claim
         if self._rests(promise):
             self._charge(promise, {})
             return
@@ -222,8 +229,6 @@ class PromiseBook(holds.CapacityHolds):
             # A refused rebuild is charged only where it would fit: elsewhere it cannot take capacity.
             unaware = [capacity for capacity in unaware if largest_volume(capacity) >= size]
         self._charge(promise, {identity(capacity): size for capacity in unaware} if size is not None else {})
-        if is_first:
-            self._show_made(promise)
 
     def _follow(self, promise: Promise, progress: RebuildProgress) -> bool:
         """Note what its claim and volume have become. Returns True if its volume is first known to exist."""
@@ -295,15 +300,6 @@ class PromiseBook(holds.CapacityHolds):
         if promise.is_rebuild or promise.is_left_behind:
             tags.add((PersistentVolume, promise.claim.spec.volume_name))
         self._records.file(promise, tags)
-
-    def _tell(self, gone: CSIStorageCapacity | None = None) -> None:
-        """Before observers are called, drop what was left behind where a claim has the same volume again."""
-        made, self._made = self._made, []
-        for promise in made:
-            for left in self._records.of(PersistentVolume, promise.claim.spec.volume_name):
-                if not left.has_claim and left.claim.selected_node == promise.claim.selected_node:
-                    self._end(left)
-        super()._tell(gone)
 
     def _show_made(self, promise: Promise) -> None:
         """The volume of a promise exists: note which objects already fell enough to show it."""
