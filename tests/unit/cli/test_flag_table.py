@@ -77,3 +77,11 @@ def test_a_line_without_help_or_name_is_no_flag():
     for line in ("--remove", "remove  Remove.", "--size TEXT Size."):
         with pytest.raises(ValueError, match="this is no flag"):
             flag_table(line)
+
+
+def test_texts_are_separated_by_commas_and_replace_the_default():
+    line = "--names TEXTS=/a,/b  Names."
+    assert given(line) == {"names": ("/a", "/b")}
+    assert given(line, "--names", "A, B", "--names=c") == {"names": ("A", "B", "c")}
+    assert given(line, "--names=") == {"names": ()}
+    assert given("--names HEADERS  Names.", "--names=X-Remote-User") == {"names": ("x-remote-user",)}

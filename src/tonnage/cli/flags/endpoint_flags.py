@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from tonnage.cli.flags.flag_table import flag_table
-from tonnage.cli.flags.go_flags import ignored, refused, texts
+from tonnage.cli.flags.go_flags import ignored, refused
 from tonnage.cli.output import Flags, Option, from_flags, options
 from tonnage.client.delegated_access import OPEN_PATHS, OpenPaths
 from tonnage.clock import Clock, SystemClock
@@ -91,13 +91,11 @@ def serving_options(*, port: int) -> Option:
             --secure-port PORT={port}  Port to serve health, metrics and debug pages on; 0 serves none.
         """),
         certificate_options("clients"),
-        flag_table(
-            "--tls-min-version TEXT= <VersionTLS12|VersionTLS13>  Oldest TLS version to accept. [default: VersionTLS12]"
-        ),
-        texts(
-            "--tls-cipher-suites", "Cipher suites to accept with TLS 1.2, by Go's names.  [default: OpenSSL's choice]"
-        ),
-        flag_table("--permit-port-sharing SWITCH=false  Let other processes listen on the same port (SO_REUSEPORT)."),
+        flag_table("""
+            --tls-min-version TEXT= <VersionTLS12|VersionTLS13>  Oldest TLS version to accept. [default: VersionTLS12]
+            --tls-cipher-suites TEXTS  Cipher suites to accept with TLS 1.2, by Go's names. [default: OpenSSL's choice]
+            --permit-port-sharing SWITCH=false  Let other processes listen on the same port (SO_REUSEPORT).
+        """),
         # Upstream's flags that are ignored or refused here.
         ignored("--permit-address-sharing", because="SO_REUSEADDR is always set"),
         ignored("--disable-http2-serving", because="HTTP/1.1 is spoken"),
@@ -179,8 +177,8 @@ def _hidden(ctx: click.Context, param: click.Parameter, value: str | None) -> No
 
 
 metric_options: Final = options(
-    texts("--disabled-metrics", help="Metrics to leave out, by their full names."),
     flag_table("""
+        --disabled-metrics TEXTS  Metrics to leave out, by their full names.
         --allow-metric-labels TEXT... <METRIC,LABEL=A,B>  Values to show for a metric's label; other values are shown
             as `unexpected`.
         --allow-metric-labels-manifest FILE?  File with the same as --allow-metric-labels, under allowListMapping.
@@ -237,58 +235,45 @@ def _manifest(path: Path) -> Mapping[str, str]:
     return mapping
 
 
-_HEADERS: Final[tuple[tuple[str, str, tuple[str, ...], str], ...]] = (
-    ("username-headers", "username_headers", ("x-remote-user",), "Headers in which a front proxy names the user."),
-    ("uid-headers", "uid_headers", (), "Headers in which a front proxy names the user's uid."),
-    ("group-headers", "group_headers", ("x-remote-group",), "Headers in which a front proxy names the user's groups."),
-    (
-        *("extra-headers-prefix", "extra_prefixes", ("x-remote-extra-",)),
-        "Prefixes of headers in which a front proxy sends other facts about the user.",
-    ),
-)
-"""The flags --requestheader-…: name, field of FrontProxies, default, help."""
+_PROXY_FLAGS: Final = {
+    "username_headers": "username-headers",
+    "uid_headers": "uid-headers",
+    "group_headers": "group-headers",
+    "extra_prefixes": "extra-headers-prefix",
+    "allowed_names": "allowed-names",
+}
+"""Fields of FrontProxies and their flags, --requestheader-…"""
 
-
-def _lower(names: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(each.strip().lower() for each in names)
-
-
-access_options: Final = options(
-    flag_table("""
-        --unauthenticated-on-loopback SWITCH=false  Serve metrics and debug pages to every user of this machine without
-            a token; --bind-address must be loopback. (Tonnage only; not in kube-scheduler)
-        --authentication-kubeconfig FILE?  Kubeconfig of the API server that checks bearer tokens (TokenReview).
-            [default: the program's own connection]
-        --authentication-skip-lookup SWITCH=false  Do not read the CA of client certificates from the cluster.
-        --authentication-tolerate-lookup-failure as tolerates_failure SWITCH=true  If the CA of client certificates
-            cannot be read from the cluster, go on without client certificates.
-        --authentication-token-webhook-cache-ttl as token_ttl_s DURATION=10s  How long the answer about a token is
-            cached.
-        --authorization-kubeconfig FILE?  Kubeconfig of the API server that checks permissions (SubjectAccessReview).
-            [default: the program's own connection]
-    """),
-    texts(
-        *("--authorization-always-allow-paths", "Paths that need no permission; a * at the end matches any rest."),
-        OPEN_PATHS,
-        into="open_paths",
-    ),
-    flag_table("""
-        --authorization-webhook-cache-authorized-ttl as allow_ttl_s DURATION=10s  How long an allowed request is
-            cached.
-        --authorization-webhook-cache-unauthorized-ttl as deny_ttl_s DURATION=10s  How long a denied request is cached.
-        --client-ca-file FILE?  CA of client certificates. [default: the cluster's]
-        --requestheader-client-ca-file as front_proxy_ca_file FILE?  CA of front proxies, which name the user in
-            headers. [default: the cluster's]
-    """),
-    texts(
-        *("--requestheader-allowed-names", "Common names that a front proxy's certificate may have.  [default: any]"),
-        into="allowed_names",
-    ),
-    *(
-        texts(f"--requestheader-{name}", help, default, into=into, read=_lower)
-        for name, into, default, help in _HEADERS
-    ),
-)
+access_options: Final = flag_table(f"""
+    --unauthenticated-on-loopback SWITCH=false  Serve metrics and debug pages to every user of this machine without
+        a token; --bind-address must be loopback. (Tonnage only; not in kube-scheduler)
+    --authentication-kubeconfig FILE?  Kubeconfig of the API server that checks bearer tokens (TokenReview).
+        [default: the program's own connection]
+    --authentication-skip-lookup SWITCH=false  Do not read the CA of client certificates from the cluster.
+    --authentication-tolerate-lookup-failure as tolerates_failure SWITCH=true  If the CA of client certificates
+        cannot be read from the cluster, go on without client certificates.
+    --authentication-token-webhook-cache-ttl as token_ttl_s DURATION=10s  How long the answer about a token is
+        cached.
+    --authorization-kubeconfig FILE?  Kubeconfig of the API server that checks permissions (SubjectAccessReview).
+        [default: the program's own connection]
+    --authorization-always-allow-paths as open_paths TEXTS={",".join(OPEN_PATHS)}  Paths that need no permission; a *
+        at the end matches any rest.
+    --authorization-webhook-cache-authorized-ttl as allow_ttl_s DURATION=10s  How long an allowed request is
+        cached.
+    --authorization-webhook-cache-unauthorized-ttl as deny_ttl_s DURATION=10s  How long a denied request is cached.
+    --client-ca-file FILE?  CA of client certificates. [default: the cluster's]
+    --requestheader-client-ca-file as front_proxy_ca_file FILE?  CA of front proxies, which name the user in
+        headers. [default: the cluster's]
+    --requestheader-allowed-names as allowed_names TEXTS  Common names that a front proxy's certificate may have.
+        [default: any]
+    --requestheader-username-headers as username_headers HEADERS=x-remote-user  Headers in which a front proxy names
+        the user.
+    --requestheader-uid-headers as uid_headers HEADERS  Headers in which a front proxy names the user's uid.
+    --requestheader-group-headers as group_headers HEADERS=x-remote-group  Headers in which a front proxy names the
+        user's groups.
+    --requestheader-extra-headers-prefix as extra_prefixes HEADERS=x-remote-extra-  Prefixes of headers in which a
+        front proxy sends other facts about the user.
+""")
 
 
 def endpoint_options(*, port: int) -> Option:
@@ -305,7 +290,7 @@ def check_endpoint(flags: Flags) -> None:
             f"--unauthenticated-on-loopback needs a loopback --bind-address, and {flags['bind_address']} is not: "
             "leave it out, or bind to 127.0.0.1"
         )
-    for name, into in (*(each[:2] for each in _HEADERS), ("allowed-names", "allowed_names")):
+    for into, name in _PROXY_FLAGS.items():
         if any(not given.strip() for given in flags[into]):
             raise click.UsageError(f'empty value in "requestheader-{name}"')
     if flags["uid_headers"] and "x-remote-uid" not in flags["uid_headers"]:

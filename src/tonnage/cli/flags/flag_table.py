@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -60,6 +61,38 @@ FILE: Final = GoPath()
 FOLDER: Final = GoPath(is_folder=True)
 
 
+class Texts(click.ParamType[tuple[str, ...]]):
+    """Comma-separated texts, as pflag's StringSlice; `is_lower`: in lower case. The flag may be repeated (`texts`)."""
+
+    name = "A,B"
+
+    def __init__(self, *, is_lower: bool) -> None:
+        self._is_lower = is_lower
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        if isinstance(value, tuple):
+            return value
+        text = str(value).lower() if self._is_lower else str(value)
+        return tuple(each.strip() for each in text.split(",")) if text else ()
+
+
+def texts(name: str, help: str, default: str, *, into: str = "", is_lower: bool = False) -> output.Option:
+    """A list flag: `--name=a,b`, `--name=a --name=b`. A given value replaces the default."""
+    usual = tuple(default.split(",")) if default else ()
+
+    def joined(ctx: click.Context, param: click.Parameter, value: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
+        return tuple(chain.from_iterable(value or (usual,)))
+
+    return click.option(
+        *filter(None, (name, into)),
+        type=Texts(is_lower=is_lower),
+        multiple=True,
+        callback=joined,
+        help=f"{help}  [default: {default}]" if default else help,
+        metavar="A,B",
+    )
+
+
 KINDS: Final[dict[str, Any]] = {
     "TEXT": str,
     "INT": click.INT,
@@ -75,7 +108,8 @@ KINDS: Final[dict[str, Any]] = {
     "POOLS": output.POOLS,
     "COUNT": output.COUNT,
 }
-"""With `?` an empty path counts as not given, as in pflag. SWITCH is a boolean in pflag's form."""
+"""With `?` an empty path counts as not given, as in pflag. There are also pflag's SWITCH (a boolean), TEXTS (separated
+by commas), and HEADERS (such texts in lower case)."""
 
 _FLAG: Final = re.compile(
     r"(?:(?P<short>-\w), )?(?P<name>--[\w-]+)(?: as (?P<into>\w+))?"
@@ -105,6 +139,8 @@ def _flag(line: str, kinds: dict[str, Any]) -> output.Option:
     help = re.sub(r" \[default: ", "  [default: ", found["help"])
     if kind == "SWITCH":
         return switch(name, help, default == "=true" if default else None, into=into or "")
+    if kind in ("TEXTS", "HEADERS"):
+        return texts(name, help, (default or "=")[1:], into=into or "", is_lower=kind == "HEADERS")
     if kind == "DURATION" and into is None:
         into = f"{name.removeprefix('--').replace('-', '_')}_s"
     more: dict[str, Any] = {"type": _type(kind, kinds)} if kind else {"is_flag": True}

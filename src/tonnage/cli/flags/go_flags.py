@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -24,40 +23,6 @@ from tonnage.cli.output import Option, echo
 
 if TYPE_CHECKING:
     from tonnage.scheduling.configuration.configuration import LeaderElection
-
-
-class Texts(click.ParamType[tuple[str, ...]]):
-    """Comma-separated texts, as pflag's StringSlice. The flag may be repeated (`texts`)."""
-
-    name = "A,B"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        if isinstance(value, tuple):
-            return value
-        return tuple(each.strip() for each in str(value).split(",")) if str(value) else ()
-
-
-def texts(
-    name: str,
-    help: str,
-    default: tuple[str, ...] = (),
-    *,
-    into: str = "",
-    read: Callable[[tuple[str, ...]], tuple[str, ...]] = tuple,
-) -> Option:
-    """A list flag: `--name=a,b`, `--name=a --name=b`. A given value replaces the default; `read` is called with it."""
-
-    def joined(ctx: click.Context, param: click.Parameter, value: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
-        return read(tuple(chain.from_iterable(value or (default,))))
-
-    return click.option(
-        *filter(None, (name, into)),
-        type=Texts(),
-        multiple=True,
-        callback=joined,
-        help=f"{help}  [default: {','.join(default)}]" if default else help,
-        metavar="A,B",
-    )
 
 
 def refused(name: str, *, because: str, instead: str) -> Option:
