@@ -19,7 +19,7 @@ from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, 
 from tonnage.whatif.expansion import Replica
 from tonnage.whatif.fit.counting import count
 from tonnage.whatif.simulate.disks import Disk
-from tonnage.whatif.simulate.played_cluster import DriverLuck
+from tonnage.whatif.simulate.driver_courses import DriverLuck
 
 CLASSES = ("all", "some", "other")
 RULES = ("", "step=2Gi", "step=1Gi,strict", "minimum=3Gi", "overhead=1Gi", "overhead=10%,extent=512Mi")

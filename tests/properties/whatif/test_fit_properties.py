@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from tonnage.objects.meta import Object
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.quantity import Quantity
 from tonnage.scheduling.configuration.configuration import default_configuration
+from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy, placed_by
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
 from tonnage.whatif.expansion import Replica
@@ -24,8 +26,9 @@ from tonnage.whatif.fit.counting import count
 from tonnage.whatif.fit.remedies import Remedies, Remedy
 from tonnage.whatif.node_copies import with_more_room
 from tonnage.whatif.replay import Replay
-from tonnage.whatif.simulate.disks import Disk
-from tonnage.whatif.simulate.played_cluster import DriverLuck, PlayedCluster
+from tonnage.whatif.simulate.disks import Disk, DriverSettings
+from tonnage.whatif.simulate.driver_courses import DriverLuck
+from tonnage.whatif.simulate.played_cluster import PlayedCluster
 from tonnage.whatif.sources import ClusterState, clock_of
 
 PROFILES = default_configuration(gates=Gates()).profiles
@@ -36,8 +39,8 @@ def typed(found: Any) -> Any:
     return codec.decode_doc(found) if isinstance(found, dict) else found
 
 
-def cluster_of(pools: list[list[int]], cpu: int) -> list[Object]:
-    docs: list[Any] = [storage_class(), driver()]
+def cluster_of(pools: list[list[int]], cpu: int, policy: str = "") -> list[Object]:
+    docs: list[Any] = [storage_class(pool_policy=policy), driver()]
     for number, free in enumerate(pools):
         name = f"n{number}"
         docs += [
@@ -83,6 +86,53 @@ def test_whatever_the_driver_picks_as_many_run_as_is_certain_and_no_more_than_at
 
     cluster.world.storage.choose = any_pool
     assert certain.count <= count(cluster, replicas(sizes), most=60).count <= at_most.count
+
+
+class SomeTime:
+    """Settings of a driver that takes another time for each volume."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+
+    def of(self, driver: str) -> DriverSettings:
+        return DriverSettings(create_latency_s=self._rng.choice((0.1, 0.5, 2.0, 9.0)))
+
+
+@settings(max_examples=tries(60), deadline=None)
+@given(
+    st.lists(st.lists(st.integers(1, 20), min_size=2, max_size=4), min_size=1, max_size=2),
+    st.lists(st.integers(1, 9), min_size=2, max_size=3),
+    st.sampled_from(("most-free", "best-fit", "first-fit")),
+    st.booleans(),
+    st.integers(0, 99),
+)
+def test_in_whatever_order_volumes_are_made_as_many_run_as_is_certain_and_no_more_than_at_most(
+    pools: list[list[int]], sizes: list[int], policy: str, is_burst: bool, seed: int
+):
+    """All replicas come at once, or one when the one before has settled."""
+    objects = cluster_of(pools, 1000, policy)
+    certain = count(played(objects), replicas(sizes), most=60, is_ordered=not is_burst)
+    at_most = count(played(objects, luck=DriverLuck.BEST), replicas(sizes), most=60, is_ordered=not is_burst)
+    cluster, rng = played(objects), random.Random(seed)
+    orders: dict[Disk, list[int]] = {}
+
+    def by_policy(disk: Disk, claim: PersistentVolumeClaim, told: object) -> int | None:
+        order = orders.setdefault(disk, rng.sample(range(len(disk.pools)), len(disk.pools)))
+        place = placed_by(
+            PoolPolicy(policy), tuple(disk.pools[number] for number in order), claim.requested_size.value()
+        )
+        return None if place is None else order[place]
+
+    cluster.world.storage.choose = by_policy
+    cluster.world.storage.settings = SomeTime(rng)  # type: ignore[assignment]
+    if is_burst:
+        coming = list(islice(replicas(sizes), at_most.count + 2))
+        cluster.apply(each for replica in coming for each in (*replica.claims, replica.pod))
+        cluster.settle()
+        runs = sum(bool(cluster.found(replica).node) for replica in coming)
+    else:
+        runs = count(cluster, replicas(sizes), most=60).count
+    assert certain.count <= runs <= at_most.count
 
 
 @settings(max_examples=tries(15), deadline=None)

@@ -39,7 +39,8 @@ from tonnage.whatif.fit.remedies import SHOWN, Remedies, Remedy
 from tonnage.whatif.manifest_errors import Origin
 from tonnage.whatif.manifests import Manifest, Source
 from tonnage.whatif.page import FittedTable, TextPage, named
-from tonnage.whatif.simulate.played_cluster import DriverLuck, PlayedCluster
+from tonnage.whatif.simulate.driver_courses import DriverLuck
+from tonnage.whatif.simulate.played_cluster import PlayedCluster
 from tonnage.whatif.simulate.storage_model import StorageModel
 from tonnage.whatif.simulate.world import disk_documents
 from tonnage.whatif.sources import INTERRUPTIONS, ClusterState, from_files

@@ -119,6 +119,10 @@ class Controllers:
         self._to_come.setdefault(owner.key, _PodsToCome()).deleted[ordinal_of(pod.name)] = pod
         self._go_on(owner)
 
+    def comes_alone(self, pod: Pod) -> bool:
+        """True if the next pod of its workload is created when this one runs."""
+        return self._one_by_one(pod) is not None
+
     def _one_by_one(self, pod: Pod) -> StatefulSet | None:
         """The pod's StatefulSet, if it is OrderedReady."""
         owner = self._world.get(StatefulSet, _set_key(pod)) if _set_key(pod) else None

@@ -219,9 +219,11 @@ class StorageModel:
 
     def pick_of(self, class_name: str, driver: str) -> PickPolicy:
         """How a driver picks a pool for a class: by the scenario, else by annotations."""
-        return self._told_pick(class_name, driver) or DEFAULT_PICK
+        return self.told_pick(class_name, driver) or DEFAULT_PICK
 
-    def _told_pick(self, class_name: str, driver: str) -> PickPolicy | None:
+    def told_pick(self, class_name: str, driver: str = "") -> PickPolicy | None:
+        """The same, None if neither tells. `driver`: if not the class's provisioner."""
+        driver = driver or self._provisioner(class_name)
         told = self.settings.of(driver).pick or pool_policy_of(self._classes.get(class_name), self._drivers.get(driver))
         return next((each for each in PICK_POLICIES if each == told), None)
 
@@ -298,7 +300,7 @@ class StorageModel:
             pick, kept = self.pick_of(class_name, driver), self.kept_bytes(class_name)
             within = self.numbers_for(disk, class_name)
             return disk.take(name, size_bytes, pick, self.rng, kept_bytes=kept, within=within)
-        number = self.choose(disk, claim, self._told_pick(class_name, driver))
+        number = self.choose(disk, claim, self.told_pick(class_name, driver))
         if number is None or not disk.takes_one_more(number):
             return False
         disk.put(name, number, size_bytes)
