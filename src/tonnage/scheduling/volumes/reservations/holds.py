@@ -217,6 +217,8 @@ class HoldRecord:
 
     key: str = ""
     tags: set[Tag] = field(default_factory=set)
+    charged: Mapping[str, int] = field(default_factory=dict)
+    """Bytes by object."""
     timeout_s: float | None = None
     """The timeout of the profile that placed the pod; None: not known."""
     waits_since_s: float | None = None
@@ -311,13 +313,19 @@ class CapacityHolds(ABC):
     def own_claims(self, claims: Iterable[PersistentVolumeClaim], group: Iterable[PersistentVolumeClaim]) -> list[Key]:
         """The claims whose holds do not block a `group`, which is a part of a pod's `claims`."""
 
-    @abstractmethod
     def holds(self) -> list[Hold]:
-        """All holds."""
+        """All holds, oldest first."""
+        self.catch_up()
+        uids = dict.fromkeys(uid for record in self._records for uid in record.charged)
+        return [hold for uid in uids for hold in self.holds_on(uid)]
 
-    @abstractmethod
     def holds_on(self, uid: str) -> list[Hold]:
         """The holds on one object."""
+        capacity = self._index.object_of(uid)
+        return [record.as_hold(capacity) for record in self._charged_with(uid)] if capacity is not None else []
+
+    def _charged_with(self, uid: str) -> list[Any]:
+        return [record for record in self._records.of(CSIStorageCapacity, uid) if uid in record.charged]
 
     def resting(self, class_name: str | None = None) -> list[Hold]:
         """Holds of nothing, of all classes or one: what would be held if the volume could be created."""

@@ -65,24 +65,11 @@ class Ledger(PromiseBook):
                     found[each.key] = max((each.charged[uid], each.claim.class_name), found.get(each.key, (0, "")))
         return list(found.values())
 
-    def _charged_with(self, uid: str) -> list[Promise]:
-        return [promise for promise in self._records.of(CSIStorageCapacity, uid) if uid in promise.charged]
-
     def held(self, members: Sequence[CSIStorageCapacity], own: Collection[Key]) -> Sizes:
         return descending(size for size, _ in self.promised_by_class(members, own))
 
     def own_claims(self, claims: Iterable[PersistentVolumeClaim], group: Iterable[PersistentVolumeClaim]) -> list[Key]:
         return [claim.key for claim in claims if claim.selected_node]
-
-    def holds(self) -> list[Hold]:
-        self.catch_up()
-        uids = dict.fromkeys(uid for record in self._records for uid in record.charged)
-        return [hold for uid in uids for hold in self.holds_on(uid)]
-
-    def holds_on(self, uid: str) -> list[Hold]:
-        """The promises on an object, one per claim."""
-        capacity = self._index.object_of(uid)
-        return [promise.as_hold(capacity) for promise in self._charged_with(uid)] if capacity is not None else []
 
     def resting(self, class_name: str | None = None) -> list[Hold]:
         self.catch_up()

@@ -74,7 +74,7 @@ class ReservedObject(HoldRecord):
 
     def __post_init__(self) -> None:
         self.key, self.version = identity(self.capacity), self.capacity.figures_version
-        self.waited = {claim.key: claim for claim in self.claims}
+        self.waited, self.charged = {claim.key: claim for claim in self.claims}, {self.key: self.taken_bytes}
 
     def is_for(self, own: Collection[Key]) -> bool:
         """True if the reservation is for these claims: it was made for a subset or a superset of them."""
@@ -85,7 +85,7 @@ class ReservedObject(HoldRecord):
         is_same = known is not None and known.uid == claim.uid
         return is_same and known is not None and claim.selected_node in ("", known.selected_node)
 
-    def as_hold(self) -> Hold:
+    def as_hold(self, capacity: CSIStorageCapacity) -> Hold:
         why = "waits for its claims to be bound"
         if self.is_under_way:
             why = "waits for its volumes to be rebuilt"
@@ -94,7 +94,7 @@ class ReservedObject(HoldRecord):
         elif self.is_bound:
             why = WAITS_FOR_REFRESH
         pod, claims = next((each.key for each in self.pods.values()), ""), tuple(claim.key for claim in self.claims)
-        held = (self.capacity.key, self.key, pod, claims, self.taken_bytes, self.since, why)
+        held = (capacity.key, self.key, pod, claims, self.taken_bytes, self.since, why)
         return Hold(*held, timeout_s=self.timeout_s, is_rebuild=self.is_under_way)
 
 
@@ -128,14 +128,6 @@ class Reservations(CapacityHolds):
         """An object is reserved for a whole group."""
         of_group = list(group)
         return [claim.key for claim in of_group] if any(claim.selected_node for claim in of_group) else []
-
-    def holds(self) -> list[Hold]:
-        """All reservations, oldest first."""
-        return [record.as_hold() for record in self._records]
-
-    def holds_on(self, uid: str) -> list[Hold]:
-        held = self._records.get(uid)
-        return [held.as_hold()] if held is not None else []
 
     # -- calls for a pod ----------------------------------------------------------------------------------------------
 
@@ -378,7 +370,7 @@ class Reservations(CapacityHolds):
     def _file(self, held: ReservedObject) -> None:
         if held not in self._records:
             self._changed.setdefault(held.key, False)
-        tags: set[Tag] = {(Pod, uid) for uid in held.pods}
+        tags: set[Tag] = {(CSIStorageCapacity, held.key), *((Pod, uid) for uid in held.pods)}
         for key, claim in held.waited.items():
             tags |= {
                 (PersistentVolumeClaim, key),

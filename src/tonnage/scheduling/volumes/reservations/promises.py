@@ -79,8 +79,6 @@ class Promise(HoldRecord):
     """By object uid, the last check of its pools when the volume was created."""
     arrived: tuple[int, datetime | None] | None = None
     """`made_tick` and `made_at` of a rebuild when it was first done, even if the volume may move again."""
-    charged: Mapping[str, int] = field(default_factory=dict)
-    """Bytes by object."""
     shown_by: set[str] = field(default_factory=set)
     """The uids of the objects whose refreshes show the volume."""
     rests: str = ""
