@@ -167,7 +167,6 @@ async def following(question: ClusterQuestion) -> AsyncIterator[Top]:
     from tonnage.dashboard.follow.live_cluster import LiveCluster
     from tonnage.dashboard.questions.asking import Asking
     from tonnage.dashboard.terminal.app import Top
-    from tonnage.dashboard.terminal.list_pages import LiveQuestions
     from tonnage.whatif.sources import check_answers
 
     connection, clock = question.connection, SystemClock()
@@ -181,4 +180,4 @@ async def following(question: ClusterQuestion) -> AsyncIterator[Top]:
         async with followed_status(cluster, question) as status:
             await cluster.wait_first()
             async with status.looking():
-                yield Top(cluster, LiveQuestions(cluster, asking), status)
+                yield Top(cluster, asking, status)

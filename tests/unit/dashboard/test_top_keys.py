@@ -13,7 +13,6 @@ from tonnage.dashboard.questions.asking import Asking
 from tonnage.dashboard.status.keeper import StatusKeeper
 from tonnage.dashboard.terminal.app import Top
 from tonnage.dashboard.terminal.lines_view import LinesView, in_ascii, is_ascii_alone
-from tonnage.dashboard.terminal.list_pages import LiveQuestions
 from tonnage.dashboard.wire import NodeRow, NoticeRow
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import capacity, storage_class
@@ -40,7 +39,7 @@ async def screen_of(cluster: FilledCluster, size: tuple[int, int] = (80, 24), pa
     """A screen that shows the map; with an empty `page`, as it starts."""
     status = StatusKeeper(cluster)
     await status.look()
-    app = Top(cluster, LiveQuestions(cluster, Asking()), status)
+    app = Top(cluster, Asking(), status)
     async with app.run_test(size=size) as pilot:
         await pilot.press(*page)
         yield Screen(app, pilot)

@@ -17,6 +17,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Footer, Input, Static
 
 from tonnage.dashboard.model.shown_cluster import ShownCluster
+from tonnage.dashboard.questions.asking import Asking
 from tonnage.dashboard.status.keeper import StatusKeeper
 from tonnage.dashboard.terminal.lines_view import (
     LinesView,
@@ -29,11 +30,11 @@ from tonnage.dashboard.terminal.lines_view import (
     row,
 )
 from tonnage.dashboard.terminal.list_pages import (
-    LiveQuestions,
     explanation_lines,
     flow_lines,
     lane_lines,
     now_lines,
+    pending_answer,
     pending_lines,
 )
 from tonnage.dashboard.terminal.map_page import FREE, PROMISED, SORTS, USED, map_lines, node_lines
@@ -106,9 +107,9 @@ class Top(App[None]):
         Binding("escape", "leave", "back"),
     ]
 
-    def __init__(self, cluster: ShownCluster, questions: LiveQuestions, status: StatusKeeper) -> None:
+    def __init__(self, cluster: ShownCluster, asking: Asking, status: StatusKeeper) -> None:
         super().__init__()
-        self._cluster, self._questions, self._status = cluster, questions, status
+        self._cluster, self._asking, self._status = cluster, asking, status
         self._page = "now"
         self._opened = ""
         self._search = ""
@@ -205,15 +206,16 @@ class Top(App[None]):
         while True:
             if self._page == "pending" and not self._opened:
                 try:
-                    self._pending = await self._questions.pending()
+                    self._pending = await pending_answer(self._cluster, self._asking)
                 except TonnageError as exc:
                     self.notify(printable(exc.message), severity="warning", markup=False)
             await asyncio.sleep(ASK_S if self._page == "pending" else DRAW_S)
 
     async def _explain(self, pod: Key) -> None:
         try:
-            explanation, weights = await self._questions.explanation(pod)
-            self._explained = explanation_lines(explanation, weights, width=self.size.width - SCROLL_BAR)
+            state, asking = await self._cluster.state(), self._asking
+            found = await asking.answer(lambda limit: asking.explained(state, pod, lambda sentence: None))
+            self._explained = explanation_lines(*found, width=self.size.width - SCROLL_BAR)
         except TonnageError as exc:
             self._explained = [plain(exc.message, "red")]
         self._draw()

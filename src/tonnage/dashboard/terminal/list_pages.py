@@ -1,7 +1,7 @@
 """Pages in words: what is wrong now, waiting pods by cause, and the flow: what happened to each pod, newest first.
 
 The first page has the line, the troubles, and the last hour as sparklines. The words are those of `tonnage status` and
-of `tonnage explain --pending` and `--pod`. `LiveQuestions` computes the answers about pods in a thread.
+of `tonnage explain --pending` and `--pod`.
 """
 
 from __future__ import annotations
@@ -32,12 +32,11 @@ from tonnage.dashboard.terminal.lines_view import (
     row,
 )
 from tonnage.dashboard.wire import Collections, LaneRow, PodRow, PodStep
-from tonnage.objects.meta import Key
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.whatif.explain_report import print_explanation
 from tonnage.whatif.page import TextPage, count_text, time_text
 from tonnage.whatif.pending.pending import PendingAnswer, PendingGroup, PendingQuestion, nearest_misses
-from tonnage.whatif.sources import ClusterState, OutOfTime
+from tonnage.whatif.sources import OutOfTime
 
 
 class PageOfLines(TextPage):
@@ -113,26 +112,19 @@ MOST_S: Final = 10.0
 """Time limit for deciding all waiting pods and trying remedies; the answer is partial after it."""
 
 
-class LiveQuestions:
-    def __init__(self, cluster: ShownCluster, asking: Asking) -> None:
-        self._cluster, self._asking = cluster, asking
+async def pending_answer(cluster: ShownCluster, asking: Asking) -> PendingAnswer:
+    """Why pods wait, computed in a thread."""
+    state = await cluster.state(with_workloads=True)
 
-    async def pending(self) -> PendingAnswer:
-        state = await self._cluster.state(with_workloads=True)
-        return await self._asking.keep(lambda limit: self._pending(state, limit))
-
-    async def explanation(self, pod: Key) -> tuple[Explanation, dict[str, int]]:
-        state = await self._cluster.state()
-        return await self._asking.answer(lambda limit: self._asking.explained(state, pod, lambda sentence: None))
-
-    def _pending(self, state: ClusterState, limit: QuestionLimit) -> PendingAnswer:
-        sequence = self._asking.sequence(state, lambda sentence: None)
-        question = PendingQuestion(state, sequence)
+    def answer(limit: QuestionLimit) -> PendingAnswer:
+        question = PendingQuestion(state, asking.sequence(state, lambda sentence: None))
         limit.begin(MOST_S)
         with suppress(OutOfTime):
             question.decide(limit.check)
             question.try_changes(limit.check)
         return question.answer()
+
+    return await asking.keep(answer)
 
 
 def flow_lines(collections: Collections, *, width: int, search: str = "") -> list[ScreenLine]:
