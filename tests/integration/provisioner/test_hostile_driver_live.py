@@ -205,7 +205,7 @@ async def test_a_driver_that_fails_for_ever_is_asked_less_and_less() -> None:
 
 
 async def test_another_driver_behind_the_socket_makes_no_volume() -> None:
-    async with stage() as on, on.provisioner(timeout_s=0.5):
+    async with stage() as on, on.provisioner():
         await on.provisioned(await on.claim("first", "1Gi", "node-1"))
         on.driver.name = "other.example"
         await asyncio.to_thread(os.utime, on.address.removeprefix("unix://"))  # as if it were made anew
