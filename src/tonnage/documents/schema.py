@@ -31,7 +31,16 @@ sentence in quotes after a colon replaces the rule's own: `required:"can not be 
     minimum=0  range=1..9     a number, or every number of a list
     maxBytes=63  maxItems=20  unique             the length of a text or a list; no item of a list twice
     valid                     the rules of its type hold for it, or for every item of a list
-    immutable                 never changes
+    immutable                 never changes; with a sentence, a change is forbidden
+
+A line that begins with `if` is a rule about several fields. It names conditions, which must all hold, then the field
+that is wrong, and how: required, forbidden, or invalid, which shows the field's value.
+
+    if maxFailedIndexes !backoffLimitPerIndex: backoffLimitPerIndex required "when maxFailedIndexes is specified"
+
+    field  !field             the field is there; it is absent
+    field=A,B  field!=A,B     a text or boolean is one of these, or none of them; an absent text is empty
+    field>9  field>other      a number is larger, also `>=` and `<`; an absent number is 0
 
 `@4` is the field's number in protobuf, `@2.10` if JSON inlines it from the message in field 2. A field without a number
 is ours alone, or apiVersion and kind, which travel in the envelope (metadata of a kind is always 1). Go writes zeros
@@ -47,7 +56,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 from tonnage.errors import TonnageError
 from tonnage.objects.resources import Resource
@@ -101,6 +110,23 @@ class FieldRule:
     told: str
 
 
+class Condition(NamedTuple):
+    """A condition of a rule about several fields: `sign` is empty, `!`, `=`, `!=`, `>`, `>=` or `<`."""
+
+    field: str
+    sign: str
+    words: tuple[str, ...]
+
+
+class CrossFieldRule(NamedTuple):
+    """If all conditions hold, `field` is wrong: `how` is required, forbidden or invalid, and `told` says why."""
+
+    conditions: tuple[Condition, ...]
+    field: str
+    how: str
+    told: str
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Field:
     name: str
@@ -140,6 +166,8 @@ class Struct:
     fields: dict[str, Field] = field(default_factory=dict, repr=False)
     others: Type | None = field(default=None, repr=False)
     """The type of undeclared fields; None if none are allowed, as in every built-in kind."""
+    cross_rules: dict[str, list[CrossFieldRule]] = field(default_factory=dict, repr=False)
+    """The rules about several fields, by the field whose line stands before them; "" for the first lines."""
 
     @property
     def full_name(self) -> str:
@@ -232,6 +260,10 @@ def load(texts: dict[str, str]) -> dict[str, dict[str, Struct]]:
         for number, line in body:
             head, _, description = line.partition("~")
             try:
+                if head.startswith("  if "):
+                    before = next(reversed(struct.fields), "")
+                    struct.cross_rules.setdefault(before, []).append(_cross_rule(head))
+                    continue
                 words = _WORD.findall(head) if '"' in head else head.split()
                 parsed = _field(words, description.strip(), loaded[stem], scopes)
             except (KeyError, IndexError) as exc:
@@ -251,6 +283,8 @@ _WORDS = frozenset(
 _NUMBER = re.compile(r"@[1-9][0-9]*(\.[1-9][0-9]*)*[?-]?")
 _WORD = re.compile(r'[^\s"]+(?:"[^"]*")?')
 _OPTION = re.compile(r'(\w+)(?:=([^:]*))?(?::"([^"]*)")?')
+_CROSS_RULE = re.compile(r'  if ([^:]+): ([\w.]+) (required|forbidden|invalid) "(.*)"')
+_CONDITION = re.compile(r"(!)?([\w.]+)(?:(!=|>=|=|<|>)(\S*))?")
 _RULES = frozenset(
     {"required", "nonempty", "optional", "strict", "enum", "format", "minimum", "range", "maxBytes", "maxItems"}
     | {"unique", "valid", "immutable"}
@@ -280,6 +314,19 @@ def _field(words: list[str], description: str, local: dict[str, Struct], scopes:
         keeps_zero=not number.endswith("-") if name.endswith("!") else number.endswith("?"),
         rules=tuple(map(_rule, others)),
     )
+
+
+def _cross_rule(line: str) -> CrossFieldRule:
+    found = _CROSS_RULE.fullmatch(line.rstrip())
+    conditions = [_CONDITION.fullmatch(word) for word in found[1].split()] if found is not None else []
+    if found is None or not all(conditions):
+        raise KeyError("a rule about several fields")
+    parsed = (each.groups() for each in conditions if each is not None)
+    named = tuple(
+        Condition(name, is_absent or sign or "", tuple((words or "").split(",")))
+        for is_absent, name, sign, words in parsed
+    )
+    return CrossFieldRule(named, found[2], found[3], found[4])
 
 
 def _filled(kind: Type, options: list[str], default: str | None) -> Any:

@@ -11,8 +11,9 @@ rare rule that records a time.
     errors += _PORT(port, f"{path}[{idx}]")             # all lines, in their order
     errors += _PORT(port, f"{path}[{idx}]", "protocol")  # this line only; `port..targetPort` is these and all between
 
-A rule that no word can say is written by hand and handed in, by the name of its field: it applies at the field's line,
-after the line's other rules. Every type is compiled on first use.
+A rule that no word can say is written by hand and handed in, by the name of its field, `spec.ports` for a field of a
+part: it applies at the field's line, after the line's other rules, to the field's value; or to the whole part that has
+the field (`OfWhole`), whether the field is there or not. Every type is compiled on first use.
 
 The order of a create is upstream's: decode, `default`, `drop_disabled_fields`, `prepare_create`, `validate`. Of an
 update: decode, `default`, `drop_disabled_fields`, `prepare_update`, `validate_update`. A write through `/status` runs
@@ -21,6 +22,7 @@ update: decode, `default`, `drop_disabled_fields`, `prepare_update`, `validate_u
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Container, Iterator, Mapping
 from enum import Enum
 from functools import cache, cached_property, partial
@@ -28,9 +30,12 @@ from typing import Any, ClassVar
 
 from tonnage.clock import Clock, SystemClock
 from tonnage.documents.schema import (
+    Condition,
+    CrossFieldRule,
     Field,
     FieldRule,
     ListOf,
+    MapOf,
     Scalar,
     SchemaError,
     Struct,
@@ -41,8 +46,8 @@ from tonnage.documents.schema import (
 from tonnage.gates import Gates
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
-from tonnage.objects.document import Doc, copy, same
-from tonnage.objects.field_errors import Errors, invalid, required
+from tonnage.objects.document import Doc, copy, dig, same
+from tonnage.objects.field_errors import Errors, forbidden, go_value, invalid, required
 from tonnage.objects.resources import Resource
 from tonnage.quantity import Quantity
 
@@ -123,7 +128,12 @@ class Strategy:
         return self.validate(new) + self.validate_immutable(new, old)
 
     def validate_immutable(self, new: Doc, old: Doc) -> Errors:
-        return rules.unchanged_fields(new, old, *self.declared.immutable)
+        errors: Errors = []
+        for path, told in self.declared.immutable.items():
+            now, before = (dig(each, *path.split(".")) for each in (new, old))
+            errors += [forbidden(path, told)] if told and not same(now, before) else []
+            errors += [] if told else rules.immutable(path, now, before)
+        return errors
 
     def spec_changed(self, new: Doc, old: Doc) -> bool:
         """True if this update increments metadata.generation."""
@@ -229,10 +239,14 @@ FORMATS: dict[str, rules.ListRule] = {
     "envVarName": rules.named(names.env_var_name),
     "fileMode": rules.file_mode,
     "ip": rules.validate_ip,
+    "labelKey": rules.validate_label_name,
+    "labelValue": rules.named(names.label_value),
+    "labels": lambda labels, path: [*rules.validate_labels(labels, path)],
     "noBacksteps": rules.no_backsteps,
     "pathSegment": rules.named(names.path_segment),
     "portNumber": rules.named(names.port_number),
     "portNumberOrName": rules.port_number_or_name,
+    "provisioner": lambda name, path: rules.sentences(path, name.lower(), names.qualified_name(name.lower())),
     "qualifiedName": rules.named(names.qualified_name),
     "tokenLifetime": rules.token_lifetime,
     "unreservedPath": lambda value, path: [*rules.unreserved_path(value, path)],
@@ -256,8 +270,9 @@ class TypeRules:
         return rules.check(value, path, table)
 
     def _between(self, first: str, last: str = "") -> list[str]:
-        lines = list(self.by_field)
-        return lines[lines.index(first) : lines.index(last or first) + 1]
+        fields = list(self.struct.fields)
+        span = fields[fields.index(first) : fields.index(last or first) + 1]
+        return [line for line in self.by_field if line.partition("+")[0] in span]
 
     @cached_property
     def struct(self) -> Struct:
@@ -265,21 +280,42 @@ class TypeRules:
 
     @cached_property
     def by_field(self) -> rules.Rules:
-        """Field -> its rule, for the fields that have one. Raises SchemaError."""
-        fields = self.struct.fields.values()
-        made = ((field.name, self._rule(field)) for field in fields if field.rules or field.name in self._by_hand)
-        return {name: rule for name, rule in made if rule is not None}
+        """Line -> its rule, for the lines that have one. `a+` are the rules of several fields behind the line of `a`.
+
+        Raises SchemaError.
+        """
+        made: dict[str, rules.Rule | None] = {}
+        for name in ("", *self.struct.fields):
+            hand = self._hands.get(name, {}).get("")
+            if name and (self.struct.fields[name].rules or name in self._hands):
+                made[name] = self._rule(self.struct.fields[name])
+            crossing = map(_crossing, self.struct.cross_rules.get(name, ()))
+            made |= {f"{name}+{idx}": rule for idx, rule in enumerate(crossing)}
+            if isinstance(hand, rules.OfWhole):
+                made[f"{name}+"] = hand
+        return {name: rule for name, rule in made.items() if rule is not None}
+
+    @cached_property
+    def _hands(self) -> dict[str, dict[str, rules.Rule]]:
+        """Field -> the rules by hand for it (its own has an empty name) and for fields below it."""
+        hands: dict[str, dict[str, rules.Rule]] = {}
+        for path, rule in self._by_hand.items():
+            name, _, below = path.partition(".")
+            hands.setdefault(name, {})[below] = rule
+        return hands
 
     def _rule(self, field: Field) -> rules.Rule | None:
         item = field.type.item if isinstance(field.type, ListOf) else field.type
         words = {rule.word: rule for rule in field.rules}
+        below = dict(self._hands.get(field.name, {}))
+        own = below.pop("", None)
         try:
-            found = [_made(rule, item) for rule in field.rules if rule.word in _OF_VALUES]
+            found = [_made(rule, item, below) for rule in field.rules if rule.word in _OF_VALUES]
             most = int(words["maxItems"].argument) if "maxItems" in words else None
         except (KeyError, TypeError, ValueError) as exc:
             raise SchemaError(f"{self.struct.name}.{field.name} has a rule that does not suit its type: {exc}") from exc
-        if field.name in self._by_hand:
-            found.append(self._by_hand[field.name])
+        if own is not None and not isinstance(own, rules.OfWhole):
+            found.append(own)
         elif isinstance(field.type, ListOf) and (found or words.keys() & {"unique", "maxItems"}):
             found = [_of_items(found, "unique" in words, most)]
         judge = rules.if_set(_all_of(found)) if "optional" in words else _all_of(found)
@@ -293,18 +329,18 @@ class TypeRules:
         return judge if found else None
 
     @cached_property
-    def immutable(self) -> tuple[str, ...]:
-        """The fields that never change, as dotted paths."""
-        return tuple(_immutable(self.struct))
+    def immutable(self) -> dict[str, str]:
+        """The fields that never change, as dotted paths, with the sentence of each line."""
+        return dict(_immutable(self.struct))
 
 
-def _immutable(struct: Struct) -> Iterator[str]:
+def _immutable(struct: Struct) -> Iterator[tuple[str, str]]:
     for field in struct.fields.values():
-        words = {rule.word for rule in field.rules}
+        words = {rule.word: rule.told for rule in field.rules}
         if "immutable" in words:
-            yield field.name
+            yield field.name, words["immutable"]
         elif "valid" in words and isinstance(field.type, Struct):
-            yield from (f"{field.name}.{below}" for below in _immutable(field.type))
+            yield from ((f"{field.name}.{below}", told) for below, told in _immutable(field.type))
 
 
 def _given(rule: rules.Rule, told: str) -> rules.Asked:
@@ -324,16 +360,47 @@ def _of_items(found: list[rules.Rule], is_unique: bool, most: int | None) -> rul
     return lambda values, path: rules.each(_all_of([*found, rules.unique()]), at_most=most)(values, path)
 
 
-def _made(rule: FieldRule, kind: Type) -> rules.Rule:
+def _crossing(rule: CrossFieldRule) -> rules.OfWhole:
+    def judge(doc: Doc, path: str) -> Errors:
+        if not all(_holds(condition, doc) for condition in rule.conditions):
+            return []
+        at = path if rule.field == "." else f"{path}.{rule.field}" if path else rule.field
+        if rule.how == "invalid":
+            return [invalid(at, dig(doc, *rule.field.split(".")), rule.told)]
+        return [(required if rule.how == "required" else forbidden)(at, rule.told)]
+
+    return rules.OfWhole(judge)
+
+
+def _holds(condition: Condition, doc: Doc) -> bool:
+    field, sign, words = condition
+    value = dig(doc, *field.split("."))
+    if sign in ("", "!"):
+        return (value is None) is (sign == "!")
+    if sign in ("=", "!="):
+        text = value if isinstance(value, str) else "" if value is None else go_value(value)
+        return (text in words) is (sign == "=")
+    bound = int(words[0]) if words[0].isdecimal() else doc.get(words[0], 0)
+    return bool(_COMPARED[sign](value or 0, bound))
+
+
+_COMPARED: dict[str, Callable[[int, int], bool]] = {">": operator.gt, ">=": operator.ge, "<": operator.lt}
+
+
+def _made(rule: FieldRule, kind: Type, by_hand: Mapping[str, rules.Rule]) -> rules.Rule:
     """The rule for a single value. Raises KeyError, TypeError or ValueError if it does not suit the type."""
     if rule.word == "valid":
         if isinstance(kind, Struct):
-            return TypeRules(kind)
-    elif isinstance(kind, Scalar) and kind.name in _OF_VALUES[rule.word]:
-        made = _MAKERS[rule.word](rule.argument, kind.name)
+            return TypeRules(kind, **by_hand)
+    elif _kind_of(kind) in _OF_VALUES[rule.word]:
+        made = _MAKERS[rule.word](rule.argument, _kind_of(kind))
         told = rule.told
         return (lambda value, path: [invalid(path, value, told)] if made(value, path) else []) if told else made
     raise TypeError(rule.word)
+
+
+def _kind_of(kind: Type) -> str:
+    return kind.name if isinstance(kind, Scalar) else "map" if isinstance(kind, MapOf) else ""
 
 
 def _minimum(argument: str, kind: str) -> rules.ListRule:
@@ -347,7 +414,7 @@ _ZEROS = {"string": "", "int32": 0, "int64": 0, "IntOrString": 0}
 # Words about single values, and the scalars they are for.
 _OF_VALUES: dict[str, Container[str]] = {
     "enum": ("string",),
-    "format": ("string", "int32", "int64", "IntOrString"),
+    "format": ("string", "int32", "int64", "IntOrString", "map"),
     "maxBytes": ("string",),
     "minimum": ("int32", "int64", "Quantity"),
     "range": ("int32", "int64"),

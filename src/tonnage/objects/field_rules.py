@@ -50,6 +50,16 @@ class Asked:
         return self.rule(value, path)
 
 
+@dataclass(frozen=True, slots=True)
+class OfWhole:
+    """A rule that stands at a field, but judges the part of the document that has the field."""
+
+    rule: Rule
+
+    def __call__(self, value: Any, path: str) -> Iterable[FieldError]:
+        return self.rule(value, path)
+
+
 Rules = Mapping[str, Rule]
 """A field, or a dotted path of fields -> its rule; in the order of the errors."""
 
@@ -58,6 +68,9 @@ def check(doc: Doc, path: str, rules: Rules) -> Errors:
     """The errors of `rules` in the fields of a part of a document."""
     errors: Errors = []
     for field, rule in rules.items():
+        if isinstance(rule, OfWhole):
+            errors += rule.rule(doc, path)
+            continue
         value = dig(doc, *field.split(".")) if "." in field else doc.get(field)
         if isinstance(rule, Asked):
             value, rule = rule.zero if value is None else value, rule.rule
@@ -163,6 +176,14 @@ def sentences(path: str, value: Any, wrong: Iterable[str]) -> Errors:
 
 
 validate_label_name = named(names.label_key)
+
+
+def validate_labels(labels: Mapping[str, str], path: str) -> Wrong:
+    for key, value in labels.items():
+        yield from validate_label_name(key, path)
+        yield from sentences(path, value, names.label_value(value))
+
+
 nonnegative = must_be(lambda value: value >= 0, NEGATIVE)
 NOT_POSITIVE = "must be greater than zero"
 positive = must_be(lambda value: value > 0, NOT_POSITIVE)

@@ -8,6 +8,8 @@ import pytest
 
 from tonnage.documents.schema import SchemaError, Struct, load, structs
 from tonnage.documents.strategy import TypeRules
+from tonnage.objects.field_errors import FieldError, invalid
+from tonnage.objects.field_rules import OfWhole
 
 META = """\
 package io.k8s.apimachinery.pkg.apis.meta.v1
@@ -111,7 +113,7 @@ def test_a_rule_by_hand_applies_at_its_line_after_the_other_words() -> None:
 
 def test_immutable_fields_are_found_in_valid_parts_too() -> None:
     lines = ("b string immutable", "part Part valid", "other Part", "type Part", "a string immutable")
-    assert TypeRules(read(*lines)).immutable == ("b", "part.a")
+    assert TypeRules(read(*lines)).immutable == {"b": "", "part.a": ""}
 
 
 @pytest.mark.parametrize(
@@ -131,8 +133,77 @@ def test_a_rule_that_does_not_suit_its_field_is_an_error(line: str) -> None:
         errors({}, line)
 
 
+PAIR = ("a string", "b string", "n int32 @1?", "m int32 @2?", "flag bool")
+
+
+@pytest.mark.parametrize(
+    ("rule", "value", "told"),
+    [
+        ('if a !b: b required "with a"', {"a": "x"}, "b: Required value: with a"),
+        ('if a=x,y: b forbidden "not with x"', {"a": "y", "b": "z"}, "b: Forbidden: not with x"),
+        ('if a!=x: b invalid "only with x"', {"b": "z"}, 'b: Invalid value: "z": only with x'),
+        ('if a=: b required "instead of a"', {}, "b: Required value: instead of a"),
+        ('if flag=true: a required "flagged"', {"flag": True}, "a: Required value: flagged"),
+        ('if n>m: n invalid "at most m"', {"n": 1}, "n: Invalid value: 1: at most m"),
+        ('if n>=2: n invalid "below 2"', {"n": 2}, "n: Invalid value: 2: below 2"),
+        ('if n<1: n required "positive"', {}, "n: Required value: positive"),
+        ('if !a !b: . required "a or b"', {}, ": Required value: a or b"),
+        ('if b: a forbidden "why: \'b\' says "no""', {"b": "z"}, "a: Forbidden: why: 'b' says \"no\""),
+    ],
+)
+def test_a_rule_about_several_fields_names_the_wrong_one(rule: str, value: dict[str, Any], told: str) -> None:
+    assert errors(value, *PAIR, rule) == [told]
+
+
+@pytest.mark.parametrize(
+    ("rule", "value"),
+    [
+        ('if a !b: b required "with a"', {"a": "x", "b": "y"}),
+        ('if a=x b=y: b forbidden "both"', {"a": "x", "b": "z"}),
+        ('if n>m: n invalid "at most m"', {"n": 1, "m": 1}),
+        ('if n: a required "there"', {}),
+    ],
+)
+def test_a_rule_about_several_fields_needs_all_of_its_conditions(rule: str, value: dict[str, Any]) -> None:
+    assert errors(value, *PAIR, rule) == []
+
+
+def test_rules_about_several_fields_come_at_their_place_among_the_lines() -> None:
+    rule = TypeRules(
+        read('if !a: a required "first"', "b string required", 'if !b: b invalid "second"', "c string required")
+    )
+    assert [error.field for error in rule({}, "")] == ["a", "b", "b", "c"]
+    assert [error.field for error in rule({}, "", "b")] == ["b", "b"]
+    assert [error.field for error in rule({}, "", "c")] == ["c"]
+
+
+@pytest.mark.parametrize(
+    "line", ['if a: b wrong "x"', 'if a b required "x"', 'if a?: b required "x"', "if a: b required"]
+)
+def test_a_rule_about_several_fields_that_cannot_be_read_is_an_error(line: str) -> None:
+    with pytest.raises(SchemaError, match=r"^core_v1\.schema:5: cannot read"):
+        read("a string", "b string", line)
+
+
+def test_a_rule_by_hand_may_stand_below_a_field_or_judge_the_whole_part() -> None:
+    struct = read("part Part valid", "c string required", "type Part", "x string required", "y string")
+
+    def refuse(value: Any, path: str) -> list[FieldError]:
+        return [invalid(path, value, "refused")]
+
+    below = TypeRules(struct, **{"part.y": refuse})
+    assert [error.field for error in below({"part": {"y": "v"}}, "")] == ["part.x", "part.y", "c"]
+    whole = TypeRules(struct, part=OfWhole(refuse))
+    assert [(error.field, error.value) for error in whole({}, "spec")] == [("spec", {}), ("spec.c", "")]
+
+
+def test_an_immutable_field_with_a_sentence_is_forbidden_to_change() -> None:
+    rule = TypeRules(read('a string immutable:"never"', "b string immutable"))
+    assert rule.immutable == {"a": "never", "b": ""}
+
+
 def test_every_rule_of_the_real_files_suits_its_field() -> None:
     for struct in structs():
         rule = TypeRules(struct)
-        assert rule.by_field.keys() <= struct.fields.keys()
-        assert isinstance(rule.immutable, tuple)
+        assert {line.partition("+")[0] for line in rule.by_field} <= {"", *struct.fields}
+        assert isinstance(rule.immutable, dict)

@@ -13,7 +13,7 @@ from functools import partial
 from typing import ClassVar
 
 from tonnage.documents.strategy import Generation, Strategy, TypeRules, fill
-from tonnage.documents.validation.metadata import validate_label_selector, validate_labels
+from tonnage.documents.validation.metadata import validate_label_selector
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc
@@ -24,7 +24,6 @@ _OF_BALANCERS = ("allocateLoadBalancerNodePorts", "loadBalancerClass", "healthCh
 _ADDRESSES = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
 _INTERNAL_TYPES = ("ClusterIP", "NodePort", "LoadBalancer")
 _LINK_LOCAL_MULTICAST = (ipaddress.ip_network("224.0.0.0/24"), ipaddress.ip_network("ff02::/16"))
-_MAX_AFFINITY_S = 86400
 _ONLY_BALANCERS = "may only be used when `type` is 'LoadBalancer'"
 
 
@@ -67,9 +66,7 @@ class ServiceStrategy(Strategy):
             errors.append(required("spec.ports"))
         errors += _validate_type(spec, is_headless)
         errors += _validate_ports(spec.get("ports", []))
-        errors += validate_labels(spec.get("selector", {}), "spec.selector")
-        errors += _SPEC(spec, "spec", "sessionAffinity")
-        errors += _validate_affinity_timeout(spec)
+        errors += _SPEC(spec, "spec", "selector..sessionAffinity")
         errors += _validate_addresses(spec, was)
         kept = set(was.get("externalIPs", ()))
         external_ip = rules.each(lambda address, at: _validate_external_ip(address, at, kept))
@@ -198,16 +195,6 @@ def _validate_port_clashes(spec: Doc) -> Wrong:
         if is_port_taken((protocol, number), ""):
             shown = {"Name": "", "Protocol": protocol, "AppProtocol": None, "Port": number}
             yield duplicate(f"spec.ports[{idx}]", {**shown, "TargetPort": 0, "NodePort": 0})
-
-
-def _validate_affinity_timeout(spec: Doc) -> Errors:
-    if spec["sessionAffinity"] != "ClientIP":
-        return []
-    timeout_s = spec["sessionAffinityConfig"]["clientIP"]["timeoutSeconds"]
-    if 0 < timeout_s <= _MAX_AFFINITY_S:
-        return []
-    told = f"must be greater than 0 and less than {_MAX_AFFINITY_S}"
-    return [invalid("spec.sessionAffinityConfig.clientIP.timeoutSeconds", timeout_s, told)]
 
 
 def _validate_addresses(spec: Doc, was: Doc) -> Wrong:

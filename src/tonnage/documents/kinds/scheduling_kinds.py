@@ -23,7 +23,6 @@ from tonnage.documents.api_errors import UnknownReason, forbidden_pod
 from tonnage.documents.deletion import check_preconditions
 from tonnage.documents.kinds.pods.pod_placement import validate_tolerations
 from tonnage.documents.strategy import Generation, Strategy, TypeRules, has_condition, keep, set_condition
-from tonnage.documents.validation.metadata import validate_label_selector, validate_labels
 from tonnage.documents.validation.resources import validate_resource_requirements
 from tonnage.errors import BadRequest, Cause, Forbidden, TooManyRequests
 from tonnage.objects import field_rules
@@ -57,9 +56,7 @@ class PriorityClassStrategy(Strategy):
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
         """Only description and globalDefault may change; the name is not validated again."""
-        is_same = new.get("value", 0) == old.get("value", 0)
-        errors = [] if is_same else [forbidden("value", "may not be changed in an update.")]
-        return errors + self.validate_immutable(new, old)
+        return self.validate_immutable(new, old)
 
     def spec_changed(self, new: Doc, old: Doc) -> bool:
         """Its generation is always 1, because its meaning cannot change."""
@@ -132,7 +129,7 @@ def validate_conditions(conditions: list[Doc], path: str) -> Wrong:
         yield from _CONDITION(condition, f"{path}[{idx}]")
 
 
-_BUDGET = TypeRules("policy.PodDisruptionBudgetSpec", selector=validate_label_selector)
+_BUDGET = TypeRules("policy.PodDisruptionBudgetSpec")
 _BUDGET_STATUS = TypeRules("policy.PodDisruptionBudgetStatus", conditions=validate_conditions)
 
 
@@ -186,21 +183,24 @@ def _default_requests(spec: Doc) -> None:
 _NAMING = ("key", "operator", "value", "effect")
 
 
+def _validate_overhead(overhead: Doc, path: str) -> Errors:
+    return validate_resource_requirements({"limits": overhead.get("podFixed", {})}, path)
+
+
+def _validate_unlike_tolerations(tolerations: list[Doc], path: str) -> Errors:
+    is_repeated = unique()
+    return validate_tolerations(tolerations, path) + [
+        duplicate(f"{path}[{idx}]", toleration)
+        for idx, toleration in enumerate(tolerations)
+        if is_repeated(tuple(toleration.get(field, "") for field in _NAMING), "")
+    ]
+
+
 class RuntimeClassStrategy(Strategy):
-    def validate(self, doc: Doc) -> Errors:
-        errors = super().validate(doc)
-        if "overhead" in doc:
-            errors += validate_resource_requirements({"limits": doc["overhead"].get("podFixed", {})}, "overhead")
-        scheduling = doc.get("scheduling", {})
-        errors += validate_labels(scheduling.get("nodeSelector", {}), "scheduling.nodeSelector")
-        tolerations = scheduling.get("tolerations", [])
-        errors += validate_tolerations(tolerations, "scheduling.tolerations")
-        is_repeated = unique()
-        return errors + [
-            duplicate(f"scheduling.tolerations[{idx}]", toleration)
-            for idx, toleration in enumerate(tolerations)
-            if is_repeated(tuple(toleration.get(field, "") for field in _NAMING), "")
-        ]
+    by_hand: ClassVar[field_rules.Rules] = {
+        "overhead": _validate_overhead,
+        "scheduling.tolerations": _validate_unlike_tolerations,
+    }
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
         return immutable("handler", new.get("handler", ""), old.get("handler", ""))

@@ -43,8 +43,8 @@ def validate_object_meta(
     if not namespaced:
         errors += [forbidden("metadata.namespace", "not allowed on this type")] if namespace else []
     else:
-        errors += _META(meta, "metadata", "namespace")
-    errors += _META(meta, "metadata", "generation..managedFields")
+        errors += META(meta, "metadata", "namespace")
+    errors += META(meta, "metadata", "generation..managedFields")
     return errors + _validate_finalizers(meta.get("finalizers", []), are_finalizers_qualified)
 
 
@@ -52,7 +52,7 @@ def validate_object_meta_update(new: Doc, old: Doc, *, are_finalizers_qualified:
     """The errors of a change of metadata; `new` already has the stored generation and timestamps."""
     meta: Doc = new.get("metadata", {})
     before: Doc = old.get("metadata", {})
-    errors = _META(meta, "metadata", "labels..managedFields")
+    errors = META(meta, "metadata", "labels..managedFields")
     finalizer_errors = _validate_finalizers(meta.get("finalizers", []), are_finalizers_qualified)
     if "deletionTimestamp" in before:
         added = sorted(set(meta.get("finalizers", [])) - set(before.get("finalizers", [])))
@@ -68,13 +68,6 @@ def validate_object_meta_update(new: Doc, old: Doc, *, are_finalizers_qualified:
         errors += rules.immutable(f"metadata.{field}", meta.get(field, ""), before.get(field, ""))
     times = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
     return errors + rules.unchanged_fields(new, old, *(f"metadata.{field}" for field in times)) + finalizer_errors
-
-
-def validate_labels(labels: dict[str, str], path: str) -> Errors:
-    errors: Errors = []
-    for key, value in labels.items():
-        errors += rules.validate_label_name(key, path) + rules.sentences(path, value, names.label_value(value))
-    return errors
 
 
 def validate_annotations(annotations: dict[str, str], path: str) -> Errors:
@@ -152,9 +145,8 @@ def validate_field_manager(manager: str, path: str) -> Errors:
     return errors
 
 
-_META = TypeRules(
+META = TypeRules(
     "meta.ObjectMeta",
-    labels=validate_labels,
     annotations=validate_annotations,
     ownerReferences=_validate_owners,
     managedFields=rules.each(TypeRules("meta.ManagedFieldsEntry", manager=validate_field_manager)),
@@ -163,36 +155,21 @@ _META = TypeRules(
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-_VALUES_REQUIRED = "must be specified when `operator` is 'In' or 'NotIn'"
-_VALUES_FORBIDDEN = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
 _ONE_VALUE_REQUIRED = "must be specified single value when `operator` is 'Lt' or 'Gt'"
 _NO_OPERATOR = "not a valid selector operator"
-_LABEL_VALUES = rules.each(rules.named(names.label_value))
+
+
+_SELECTOR, _LABELS = TypeRules("meta.LabelSelector"), TypeRules("meta.LabelSelectorRequirement")
 
 
 def validate_label_selector(selector: Doc | None, path: str, *, allow_invalid_values: bool = False) -> Errors:
     """Mirrors ValidateLabelSelector of meta/v1; an absent selector is legal."""
     if selector is None:
         return []
-    errors = validate_labels(selector.get("matchLabels", {}), f"{path}.matchLabels")
-    requirement = partial(_validate_requirement, allow_invalid_values=allow_invalid_values)
-    return errors + rules.each(requirement)(selector.get("matchExpressions", []), f"{path}.matchExpressions")
-
-
-def _validate_requirement(requirement: Doc, path: str, *, allow_invalid_values: bool, of_node: bool = False) -> Errors:
-    """One requirement on labels; a node selector's requirement may also compare numbers."""
-    operator, values = requirement.get("operator", ""), requirement.get("values", [])
-    errors: Errors = []
-    if operator in ("In", "NotIn"):
-        errors += [] if values else [required(f"{path}.values", _VALUES_REQUIRED)]
-    elif operator in ("Exists", "DoesNotExist"):
-        errors += [forbidden(f"{path}.values", _VALUES_FORBIDDEN)] if values else []
-    elif of_node and operator in ("Gt", "Lt"):
-        errors += [required(f"{path}.values", _ONE_VALUE_REQUIRED)] if len(values) != 1 else []
-    else:
-        errors.append(invalid(f"{path}.operator", operator, _NO_OPERATOR))
-    errors += rules.validate_label_name(requirement.get("key", ""), f"{path}.key")
-    return errors if allow_invalid_values else errors + _LABEL_VALUES(values, f"{path}.values")
+    if not allow_invalid_values:
+        return _SELECTOR(selector, path)
+    keys = rules.each(lambda requirement, at: _LABELS(requirement, at, "operator..key"))
+    return _SELECTOR(selector, path, "matchLabels") + rules.check(selector, path, {"matchExpressions": keys})
 
 
 def validate_node_selector(node_selector: Doc, path: str, *, allow_invalid_values: bool = False) -> Errors:
@@ -205,9 +182,18 @@ def validate_node_selector(node_selector: Doc, path: str, *, allow_invalid_value
 
 def validate_node_selector_term(term: Doc, path: str, *, allow_invalid_values: bool = False) -> Errors:
     """Mirrors ValidateNodeSelectorTerm: requirements on labels, and on metadata.name, the only field."""
-    requirement = partial(_validate_requirement, allow_invalid_values=allow_invalid_values, of_node=True)
-    errors = rules.each(requirement)(term.get("matchExpressions", []), f"{path}.matchExpressions")
+    judged = "operator..key" if allow_invalid_values else "operator..values"
+    labels = rules.each(lambda requirement, at: _NODE_LABELS(requirement, at, judged))
+    errors = labels(term.get("matchExpressions", []), f"{path}.matchExpressions")
     return errors + rules.each(_validate_node_field)(term.get("matchFields", []), f"{path}.matchFields")
+
+
+def _validate_bound(requirement: Doc, path: str) -> Errors:
+    is_bound = requirement.get("operator") in ("Gt", "Lt") and len(requirement.get("values", ())) != 1
+    return [required(f"{path}.values", _ONE_VALUE_REQUIRED)] if is_bound else []
+
+
+_NODE_LABELS = TypeRules("core.NodeSelectorRequirement", operator=rules.OfWhole(_validate_bound))
 
 
 def _validate_node_field(requirement: Doc, path: str) -> Errors:

@@ -141,7 +141,7 @@ def validate_containers(containers: list[Doc], path: str, pod: Surroundings) -> 
         errors += _validate_common(container, at, pod)
         errors += unique(container.get("name", ""), f"{at}.name")
         errors += _validate_hooks(container, at, pod.spec.get("terminationGracePeriodSeconds"))
-        errors += _validate_restarts(container, at)
+        errors += _CONTAINER(container, at, "restartPolicy..restartPolicyRules")
     return [*errors, *_validate_host_ports(containers, path)]
 
 
@@ -151,7 +151,7 @@ def validate_init_containers(containers: list[Doc], regular: list[Doc], path: st
     for idx, container in enumerate(containers):
         at = f"{path}[{idx}]"
         yield from _validate_common(container, at, pod)
-        yield from _validate_restarts(container, at)
+        yield from _CONTAINER(container, at, "restartPolicy..restartPolicyRules")
         name = container.get("name", "")
         if name in taken:
             yield duplicate(f"{at}.name", name)
@@ -247,14 +247,6 @@ def _validate_resize(policies: list[Doc], path: str, spec: Doc) -> Wrong:
             yield invalid(path, restart, "must be 'NotRequired' when pod `restartPolicy` is 'Never'")
 
 
-def _validate_restarts(container: Doc, path: str) -> Errors:
-    """A container's own restart policy and its rules by exit code. Mirrors validateContainerRestartPolicy."""
-    errors = _CONTAINER(container, path, "restartPolicy")
-    if "restartPolicy" not in container and container.get("restartPolicyRules"):
-        errors.append(required(f"{path}.restartPolicy", "must specify restartPolicy when restart rules are used"))
-    return errors + _CONTAINER(container, path, "restartPolicyRules")
-
-
 def _validate_mounts(container: Doc, path: str, volumes: Mapping[str, Doc]) -> Wrong:
     """Mirrors ValidateVolumeMounts, which leaves the index out of all paths below a mount."""
     devices = {device.get("name", ""): device.get("devicePath", "") for device in container.get("volumeDevices", ())}
@@ -280,22 +272,11 @@ def _validate_mounts(container: Doc, path: str, volumes: Mapping[str, Doc]) -> W
             told = "subPathExpr and subPath are mutually exclusive"
             yield invalid(f"{at}.subPathExpr", mount["subPathExpr"], told)
         yield from rules.descending_path(mount.get("subPathExpr", ""), f"{path}.subPathExpr")
-        yield from _validate_propagation(mount, path, is_privileged)
-
-
-def _validate_propagation(mount: Doc, path: str, is_privileged: bool) -> Wrong:
-    mode = mount.get("mountPropagation")
-    yield from _MOUNT(mount, path, "mountPropagation")
-    if mode == "Bidirectional" and not is_privileged:
-        told = "Bidirectional mount propagation is available only to privileged containers"
-        yield forbidden(f"{path}.mountPropagation", told)
-    yield from _MOUNT(mount, path, "recursiveReadOnly")
-    if mount.get("recursiveReadOnly") in ("Enabled", "IfPossible"):
-        at = f"{path}.recursiveReadOnly"
-        if not mount.get("readOnly"):
-            yield forbidden(at, "may only be specified when readOnly is true")
-        if mode not in (None, "None"):
-            yield forbidden(at, "may only be specified when mountPropagation is None or not specified")
+        yield from _MOUNT(mount, path, "mountPropagation")
+        if mount.get("mountPropagation") == "Bidirectional" and not is_privileged:
+            told = "Bidirectional mount propagation is available only to privileged containers"
+            yield forbidden(f"{path}.mountPropagation", told)
+        yield from _MOUNT(mount, path, "recursiveReadOnly")
 
 
 def _validate_devices(container: Doc, path: str, volumes: Mapping[str, Doc]) -> Wrong:

@@ -154,8 +154,7 @@ def _validate_label_keys(term: Doc, path: str) -> Wrong:
 
 validate_tolerations = rules.each(_validate_toleration)
 _TOLERATION, _SPREAD = TypeRules("core.Toleration"), TypeRules("core.TopologySpreadConstraint")
-_SELECTORS: rules.Rules = dict.fromkeys(("labelSelector", "namespaceSelector"), validate_label_selector)
-_POD_TERM = TypeRules("core.PodAffinityTerm", **_SELECTORS)
+_POD_TERM = TypeRules("core.PodAffinityTerm")
 # The values of a preference are not validated: a preference that matches nothing does no harm.
 _PREFERENCE = partial(metadata.validate_node_selector_term, allow_invalid_values=True)
 _POD_AFFINITY: rules.Rules = {

@@ -54,7 +54,7 @@ def validate_security_context(context: Doc, path: str, *, host_users: bool) -> E
 
 def validate_pod_security_context(spec: Doc, path: str) -> Errors:
     """The pod's own securityContext, with the host namespaces. Mirrors validatePodSpecSecurityContext."""
-    context = spec.get("securityContext", {})
+    context, path = spec.get("securityContext", {}), f"{path}.securityContext"
     errors = _POD_CONTEXT(context, path, "fsGroup..supplementalGroups")
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):
         told = "ShareProcessNamespace and HostPID cannot both be enabled"

@@ -14,11 +14,11 @@ from tonnage.documents.kinds.pods.pod_volumes import validate_volumes
 from tonnage.documents.strategy import TypeRules
 from tonnage.documents.validation import resources
 from tonnage.documents.validation.internal_form import internal
-from tonnage.documents.validation.metadata import validate_annotations, validate_labels
+from tonnage.documents.validation.metadata import META
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc, encode
-from tonnage.objects.field_errors import Errors, Wrong, forbidden, invalid, not_found, required, too_long, unsupported
+from tonnage.objects.field_errors import Errors, Wrong, forbidden, invalid, not_found, required, unsupported
 
 MIRROR = "kubernetes.io/config.mirror"
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
@@ -27,7 +27,6 @@ _MAX_KNOWN, _MAX_KNOWN_BYTES = 256, 8 * 1024
 _legal: dict[bytes, None] = {}
 """Texts of specs that passed strict validation: thousands of pods have the same template."""
 _NAMESERVERS_MAX, _SEARCHES_MAX, _SEARCH_CHARS_MAX = 3, 32, 2048
-_HOSTNAME_MAX_BYTES = 64
 _SEARCH = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
 _SEARCH_DOMAIN = _SEARCH + r"(\." + _SEARCH + ")*"
 _SEARCH_TOLD = (
@@ -89,8 +88,7 @@ def _validate_spec_of_pod(spec: Doc, metadata: Doc, *, allow_invalid_values: boo
 def validate_pod_template(template: Doc, path: str) -> Errors:
     """A workload's template. Mirrors ValidatePodTemplateSpec, whose paths leave `metadata` out."""
     metadata, spec = template.get("metadata", {}), template.get("spec", {})
-    errors = validate_labels(metadata.get("labels", {}), f"{path}.labels")
-    errors += validate_annotations(metadata.get("annotations", {}), f"{path}.annotations")
+    errors = META(metadata, path, "labels..annotations")
     errors += validate_pod_annotations(metadata.get("annotations", {}), spec, f"{path}.annotations")
     errors += validate_pod_spec(spec, f"{path}.spec")
     if spec.get("ephemeralContainers"):
@@ -131,15 +129,7 @@ def validate_pod_spec(
     )
     errors += _validate_pod_level(spec, f"{path}.resources", pod)
     errors += validate_host_network(spec, path, is_pod)
-    errors += _SPEC(spec, path, "restartPolicy..nodeSelector")
-    errors += pod_security.validate_pod_security_context(spec, f"{path}.securityContext")
-    affinity = partial(pod_placement.validate_affinity, allow_invalid_values=allow_invalid_values)
-    errors += rules.check(spec, path, {"affinity": affinity})
-    errors += validate_dns(spec, f"{path}.dnsConfig")
-    errors += _SPEC(spec, path, "readinessGates..topologySpreadConstraints")
-    errors += pod_security.validate_host_users(spec, path)
-    errors += validate_hostname_override(spec, f"{path}.hostnameOverride")
-    errors += _SPEC(spec, path, "serviceAccountName..overhead") + pod_security.validate_os(spec, path)
+    errors += (_LENIENT if allow_invalid_values else _SPEC)(spec, path, "restartPolicy..os")
     return [*errors, *_validate_file_keys(spec, path)]
 
 
@@ -228,7 +218,7 @@ def validate_host_network(spec: Doc, path: str, is_pod: bool) -> Wrong:
 
 
 def validate_dns(spec: Doc, path: str) -> Errors:
-    config = spec.get("dnsConfig")
+    config, path = spec.get("dnsConfig"), f"{path}.dnsConfig"
     if spec.get("dnsPolicy") == "None":
         if config is None:
             return [required(path, "must provide `dnsConfig` when `dnsPolicy` is None")]
@@ -256,25 +246,19 @@ def validate_dns(spec: Doc, path: str) -> Errors:
     return errors + named(config.get("options", ()), f"{path}.options")
 
 
-def validate_hostname_override(spec: Doc, path: str) -> Wrong:
-    if "hostnameOverride" not in spec:
-        return
-    name = spec["hostnameOverride"]
-    if spec.get("setHostnameAsFQDN"):
-        yield forbidden(path, "may not be specified when setHostnameAsFQDN is true")
-    if spec.get("hostNetwork"):
-        yield forbidden(path, "may not be specified when hostNetwork is true")
-    if len(name.encode()) > _HOSTNAME_MAX_BYTES:
-        yield too_long(path, _HOSTNAME_MAX_BYTES)
-    yield from rules.sentences(path, name, names.dns_subdomain(name))
-
-
 _CLAIM = TypeRules("core.PodResourceClaim")
-_SPEC = TypeRules(
-    "core.PodSpec",
-    nodeSelector=validate_labels,
-    schedulingGates=pod_placement.validate_scheduling_gates,
-    topologySpreadConstraints=pod_placement.validate_topology_spread,
-    tolerations=pod_placement.validate_tolerations,
-    overhead=lambda amounts, path: resources.validate_resource_requirements({"limits": amounts}, path),
+_BY_HAND: dict[str, rules.Rule] = {
+    "securityContext": rules.OfWhole(pod_security.validate_pod_security_context),
+    "affinity": pod_placement.validate_affinity,
+    "dnsConfig": rules.OfWhole(validate_dns),
+    "schedulingGates": pod_placement.validate_scheduling_gates,
+    "topologySpreadConstraints": pod_placement.validate_topology_spread,
+    "hostUsers": rules.OfWhole(pod_security.validate_host_users),
+    "tolerations": pod_placement.validate_tolerations,
+    "overhead": lambda amounts, path: resources.validate_resource_requirements({"limits": amounts}, path),
+    "os": rules.OfWhole(pod_security.validate_os),
+}
+_SPEC = TypeRules("core.PodSpec", **_BY_HAND)
+_LENIENT = TypeRules(
+    "core.PodSpec", **_BY_HAND | {"affinity": partial(pod_placement.validate_affinity, allow_invalid_values=True)}
 )

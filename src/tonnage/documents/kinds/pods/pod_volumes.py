@@ -12,7 +12,7 @@ from tonnage.documents.kinds.pods.containers import FILE_FIELDS, validate_field_
 from tonnage.documents.kinds.storage.persistent_volume import SHOWN_AS, sources_in, validate_host_path, validate_nfs
 from tonnage.documents.kinds.storage.persistent_volume_claim import validate_claim_spec
 from tonnage.documents.strategy import TypeRules
-from tonnage.documents.validation.metadata import validate_annotations, validate_labels
+from tonnage.documents.validation.metadata import META
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc
@@ -77,8 +77,7 @@ def _validate_ephemeral(volume: Doc, path: str, pod_name: str) -> Errors:
 def validate_claim_template(template: Doc, path: str) -> Errors:
     """The template of a pod's own claim: labels, annotations and a spec; no other metadata may be set."""
     metadata = template.get("metadata", {})
-    errors = validate_annotations(metadata.get("annotations", {}), f"{path}.metadata.annotations")
-    errors += validate_labels(metadata.get("labels", {}), f"{path}.metadata.labels")
+    errors = META(metadata, f"{path}.metadata", "annotations", "labels")
     for field in sorted(metadata.keys() - {"annotations", "labels"}):
         # Upstream lists these by reflection over its Go type, where `uid` is called UID.
         spelled = "uID" if field == "uid" else field
@@ -168,8 +167,6 @@ def _azure_disk(disk: Doc, path: str) -> Wrong:
 
 def _fibre_channel(target: Doc, path: str) -> Wrong:
     ports, ids, lun = target.get("targetWWNs"), target.get("wwids"), target.get("lun")
-    if not ports and not ids:
-        yield required(f"{path}.targetWWNs", "must specify either targetWWNs or wwids, but not both")
     if ports and ids:
         told = "targetWWNs and wwids can not be specified simultaneously"
         yield invalid(f"{path}.targetWWNs", ports, told)
@@ -189,8 +186,6 @@ def _flex_options(volume: Doc, path: str) -> Wrong:
 
 def _flocker(dataset: Doc, path: str) -> Wrong:
     name, uuid = dataset.get("datasetName", ""), dataset.get("datasetUUID", "")
-    if not name and not uuid:
-        yield required(path, "one of datasetName and datasetUUID is required")
     if name and uuid:
         yield invalid(path, "resource", "datasetName and datasetUUID can not be specified simultaneously")
     if "/" in name:

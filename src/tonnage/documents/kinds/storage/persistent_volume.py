@@ -77,23 +77,9 @@ def validate_nfs(source: Doc, path: str) -> Wrong:
         yield invalid(f"{path}.path", source.get("path", ""), "must be an absolute path")
 
 
-def _flocker(source: Doc, path: str) -> Errors:
-    if not source.get("datasetName") and not source.get("datasetUUID"):
-        return [required(path, "one of datasetName and datasetUUID is required")]
-    return []
-
-
-def _fibre_channel(source: Doc, path: str) -> Errors:
-    if not source.get("targetWWNs") and not source.get("wwids"):
-        return [required(f"{path}.targetWWNs", "must specify either targetWWNs or wwids, but not both")]
-    return []
-
-
 # Of a csi source, nodeStageSecretRef has no rules: upstream forgot it, and objects rely on that.
 _SOURCES = TypeRules(
     "core.PersistentVolumeSpec",
-    fc=_fibre_channel,
-    flocker=_flocker,
     hostPath=validate_host_path,
     nfs=validate_nfs,
 )
@@ -208,10 +194,7 @@ def validate_volume_spec(
     if is_root and spec.get("persistentVolumeReclaimPolicy") == "Recycle":
         told = "may not be 'recycle' for a hostPath mount of '/'"
         errors.append(forbidden(f"{path}.persistentVolumeReclaimPolicy", told))
-    errors += rules.check(spec, path, _INLINE_CLASS) if is_inline else _VOLUME(spec, path, of_volume[1])
-    if "volumeAttributesClassName" in spec and "csi" not in spec and not is_inline:
-        errors.append(required(f"{path}.csi", "has to be specified when using volumeAttributesClassName"))
-    return errors
+    return errors + (rules.check(spec, path, _INLINE_CLASS) if is_inline else _VOLUME(spec, path, of_volume[1]))
 
 
 def validate_access_modes(modes: list[str], path: str) -> Wrong:

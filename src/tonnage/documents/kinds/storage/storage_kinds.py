@@ -5,6 +5,7 @@ Of a class no field that decided about existing volumes may change.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import ClassVar
 
 from tonnage.documents.kinds.storage.persistent_volume import validate_volume_spec
@@ -27,10 +28,6 @@ _PARAMETERS_MAX_COUNT = 512
 _PARAMETERS_MAX_BYTES = 256 * 1024
 DEFAULT_CLASS_ANNOTATION = "storageclass.kubernetes.io/is-default-class"
 _BETA_DEFAULT_CLASS_ANNOTATION = "storageclass.beta.kubernetes.io/is-default-class"
-
-
-def _validate_driver(name: str, path: str) -> Errors:
-    return rules.sentences(path, name.lower(), names.qualified_name(name.lower()))
 
 
 def _validate_parameters(parameters: dict[str, str], path: str) -> Errors:
@@ -57,7 +54,6 @@ def _validate_allowed_topologies(terms: list[Doc], path: str) -> Wrong:
 
 class StorageClassStrategy(Strategy):
     by_hand: ClassVar[rules.Rules] = {
-        "provisioner": _validate_driver,
         "parameters": _validate_parameters,
         "allowedTopologies": _validate_allowed_topologies,
     }
@@ -73,15 +69,10 @@ class StorageClassStrategy(Strategy):
 
 
 class VolumeAttributesClassStrategy(Strategy):
-    by_hand: ClassVar[rules.Rules] = {"driverName": _validate_driver, "parameters": _validate_parameters}
+    by_hand: ClassVar[rules.Rules] = {"parameters": _validate_parameters}
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        errors = [
-            forbidden(field, f"updates to {field} are forbidden.")
-            for field in ("driverName", "parameters")
-            if not same(new.get(field), old.get(field))
-        ]
-        return errors + self.validate(new)
+        return self.validate_immutable(new, old) + self.validate(new)
 
 
 def default_class_for(claim: Doc, classes: list[Doc]) -> str | None:
@@ -106,6 +97,17 @@ _ATTACHMENT_METADATA_MAX_BYTES = 256 * 1024
 _VOLUME_ERROR_MAX_BYTES = 1024
 
 
+def _validate_token_requests(requests: list[Doc], path: str) -> Wrong:
+    unique = rules.unique()
+    for idx, request in enumerate(requests):
+        repeated = unique(request.get("audience", ""), f"{path}[{idx}].audience")
+        yield from repeated or _TOKEN(request, f"{path}[{idx}]")
+
+
+_TOKEN = TypeRules("storage.TokenRequest")
+_LIFECYCLE_MODE = rules.one_of("Persistent", "Ephemeral")
+
+
 class CSIDriverStrategy(Strategy):
     """The abilities of a driver. Three fields belong to gates: with a closed gate they are dropped unless stored."""
 
@@ -116,20 +118,15 @@ class CSIDriverStrategy(Strategy):
         "nodeAllocatableUpdatePeriodSeconds": "MutableCSINodeAllocatableCount",
         "preventPodSchedulingIfMissing": "VolumeLimitScaling",
     }
+    by_hand: ClassVar[rules.Rules] = {
+        "spec.tokenRequests": _validate_token_requests,
+        "spec.volumeLifecycleModes": lambda modes, at: chain.from_iterable(_LIFECYCLE_MODE(mode, at) for mode in modes),
+    }
 
     def default(self, doc: Doc) -> None:
         super().default(doc)
         if self.gates.enabled("VolumeLimitScaling"):
             doc["spec"].setdefault("preventPodSchedulingIfMissing", False)
-
-    def validate(self, doc: Doc) -> Errors:
-        """Defaults have already set the four booleans that upstream requires."""
-        spec = doc.get("spec", {})
-        errors, in_secrets = _DRIVER(spec, "spec"), spec.get("serviceAccountTokenInSecrets")
-        if in_secrets is not None and not spec.get("tokenRequests"):
-            told = "serviceAccountTokenInSecrets is set but no tokenRequests are specified"
-            errors.append(invalid("spec.serviceAccountTokenInSecrets", in_secrets, told))
-        return errors
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
         attached, before = dig(new, "spec", "attachRequired"), dig(old, "spec", "attachRequired")
@@ -145,22 +142,6 @@ class CSIDriverStrategy(Strategy):
             "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, "
             "set to true to prevent possible logging of tokens in volume attributes"
         ]
-
-
-def _validate_token_requests(requests: list[Doc], path: str) -> Wrong:
-    unique = rules.unique()
-    for idx, request in enumerate(requests):
-        repeated = unique(request.get("audience", ""), f"{path}[{idx}].audience")
-        yield from repeated or _TOKEN(request, f"{path}[{idx}]")
-
-
-_TOKEN = TypeRules("storage.TokenRequest")
-_LIFECYCLE_MODE = rules.one_of("Persistent", "Ephemeral")
-_DRIVER = TypeRules(
-    "storage.CSIDriverSpec",
-    tokenRequests=_validate_token_requests,
-    volumeLifecycleModes=lambda modes, at: [wrong for mode in modes for wrong in _LIFECYCLE_MODE(mode, at)],
-)
 
 
 class CSINodeStrategy(Strategy):

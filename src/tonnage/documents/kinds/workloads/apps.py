@@ -21,7 +21,7 @@ from tonnage.documents.validation.metadata import validate_label_selector
 from tonnage.objects import names
 from tonnage.objects.document import Doc, copy, same
 from tonnage.objects.field_errors import Errors, forbidden, invalid, required, unsupported
-from tonnage.objects.field_rules import amount_of, at_most_all, count_or_percent
+from tonnage.objects.field_rules import OfWhole, Rules, amount_of, at_most_all, count_or_percent
 from tonnage.objects.selectors import InvalidSelector, LabelSelector
 from tonnage.quantity import whole_number
 
@@ -33,9 +33,6 @@ class WorkloadStrategy(Strategy):
     new_status: ClassVar[Doc] = {}
     rolling: ClassVar[tuple[str, Doc]] = ("", {})
     """The field of spec with the strategy, and the defaults of a rolling update."""
-    parts: ClassVar[tuple[str, ...]] = ()
-    """Numbers of the status that must not exceed `replicas`."""
-    ready_told: ClassVar[str] = "cannot be greater than readyReplicas"
     warns_of_name: ClassVar[bool] = False
     """Pods are named after it, so its name should be a valid label too."""
 
@@ -56,11 +53,6 @@ class WorkloadStrategy(Strategy):
     def validate_status(self, new: Doc, old: Doc) -> Errors:
         status, was = new.get("status", {}), old.get("status", {})
         errors = self._status_rules(status, "status")
-        for field in self.parts:
-            if status.get(field, 0) > status.get("replicas", 0):
-                errors.append(invalid(f"status.{field}", status[field], "cannot be greater than status.replicas"))
-        if self.parts and status.get("availableReplicas", 0) > status.get("readyReplicas", 0):
-            errors.append(invalid("status.availableReplicas", status["availableReplicas"], self.ready_told))
         now, before = status.get("collisionCount"), was.get("collisionCount")
         if before is not None and (now is None or now < before):
             errors.append(invalid("status.collisionCount", now or 0, "cannot be decremented"))
@@ -85,7 +77,7 @@ def shown_strategy(kind: str, rolling: Doc | None, fields: Sequence[str]) -> Doc
     return {"Type": kind, "RollingUpdate": inner}
 
 
-def validate_selected_template(spec: Doc) -> Errors:
+def validate_selected_template(spec: Doc, path: str = "spec") -> Errors:
     # As upstream, the error about a ReplicaSet's selector says "for deployment", and the other way round.
     errors = validate_selector(spec, "deployment", "invalid label selector")
     template = spec.get("template", {})
@@ -154,39 +146,8 @@ class ControllerRevisionStrategy(Strategy):
         return super().validate(new) + self.validate_immutable(new, old)
 
 
-_DEPLOYMENT, _CONTROLLER = TypeRules("apps.DeploymentSpec"), TypeRules("core.ReplicationControllerSpec")
-_PARTS_OF_REPLICA_SET = ("fullyLabeledReplicas", "readyReplicas", "availableReplicas")
-
-
-class DeploymentStrategy(WorkloadStrategy):
-    rolling: ClassVar[tuple[str, Doc]] = ("strategy", {"maxUnavailable": "25%", "maxSurge": "25%"})
-    parts = ("updatedReplicas", "readyReplicas", "availableReplicas")
-    warns_of_name = True
-
-    def validate(self, doc: Doc) -> Errors:
-        spec = doc["spec"]
-        errors = _DEPLOYMENT(spec, "spec", "replicas")
-        errors += validate_selected_template(spec)
-        errors += _validate_deployment_strategy(spec.get("strategy", {}))
-        errors += _DEPLOYMENT(spec, "spec", "minReadySeconds..progressDeadlineSeconds")
-        deadline_s = spec.get("progressDeadlineSeconds")
-        if deadline_s is not None and deadline_s <= spec.get("minReadySeconds", 0):
-            errors.append(invalid("spec.progressDeadlineSeconds", deadline_s, "must be greater than minReadySeconds"))
-        return errors
-
-    def spec_changed(self, new: Doc, old: Doc) -> bool:
-        """A changed annotation counts too: annotations are copied to the ReplicaSets."""
-        if super().spec_changed(new, old):
-            return True
-        return not same(new["metadata"].get("annotations"), old["metadata"].get("annotations"))
-
-    def prepare_status(self, new: Doc, old: Doc) -> None:
-        super().prepare_status(new, old)
-        keep(new["metadata"], old["metadata"], "labels")
-
-
-def _validate_deployment_strategy(strategy: Doc) -> Errors:
-    kind, rolling, path = strategy.get("type", ""), strategy.get("rollingUpdate"), "spec.strategy"
+def _validate_deployment_strategy(strategy: Doc, path: str) -> Errors:
+    kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
     if kind == "Recreate":
         told = "may not be specified when strategy `type` is 'Recreate'"
         return [] if rolling is None else [forbidden(f"{path}.rollingUpdate", told)]
@@ -202,13 +163,40 @@ def _validate_deployment_strategy(strategy: Doc) -> Errors:
     return errors + at_most_all(out, f"{at}.maxUnavailable")
 
 
-class ReplicaSetStrategy(WorkloadStrategy):
-    new_status: ClassVar[Doc] = {"replicas": 0}
-    parts = _PARTS_OF_REPLICA_SET
+class DeploymentStrategy(WorkloadStrategy):
+    rolling: ClassVar[tuple[str, Doc]] = ("strategy", {"maxUnavailable": "25%", "maxSurge": "25%"})
+    by_hand: ClassVar[Rules] = {
+        "spec.selector": OfWhole(validate_selected_template),
+        "spec.strategy": _validate_deployment_strategy,
+    }
     warns_of_name = True
 
-    def validate(self, doc: Doc) -> Errors:
-        return super().validate(doc) + validate_selected_template(doc["spec"])
+    def spec_changed(self, new: Doc, old: Doc) -> bool:
+        """A changed annotation counts too: annotations are copied to the ReplicaSets."""
+        if super().spec_changed(new, old):
+            return True
+        return not same(new["metadata"].get("annotations"), old["metadata"].get("annotations"))
+
+    def prepare_status(self, new: Doc, old: Doc) -> None:
+        super().prepare_status(new, old)
+        keep(new["metadata"], old["metadata"], "labels")
+
+
+class ReplicaSetStrategy(WorkloadStrategy):
+    new_status: ClassVar[Doc] = {"replicas": 0}
+    warns_of_name = True
+    by_hand: ClassVar[Rules] = {"spec.template": OfWhole(validate_selected_template)}
+
+
+def _validate_controller_template(spec: Doc, path: str) -> Errors:
+    selector, template = spec.get("selector", {}), spec.get("template")
+    if template is None:
+        return [required("spec.template")]
+    labels = template.get("metadata", {}).get("labels")
+    is_mismatch = selector and not selector.items() <= (labels or {}).items()
+    errors = [invalid("spec.template.metadata.labels", labels, MISMATCH)] if is_mismatch else []
+    errors += validate_pod_template(template, "spec.template")
+    return errors + validate_always_running(template, "ReplicationController")
 
 
 class ReplicationControllerStrategy(WorkloadStrategy):
@@ -217,7 +205,7 @@ class ReplicationControllerStrategy(WorkloadStrategy):
     default_propagation: ClassVar[str] = "Orphan"
     new_status: ClassVar[Doc] = {"replicas": 0}
     selectable = ("status.replicas",)
-    parts = _PARTS_OF_REPLICA_SET
+    by_hand: ClassVar[Rules] = {"spec.template": OfWhole(_validate_controller_template)}
 
     def default(self, doc: Doc) -> None:
         """Its selector and its own labels default to the template's labels."""
@@ -232,70 +220,21 @@ class ReplicationControllerStrategy(WorkloadStrategy):
         if "template" in spec:
             default_pod_spec(spec["template"]["spec"])
 
-    def validate(self, doc: Doc) -> Errors:
-        spec = doc["spec"]
-        selector, template = spec.get("selector", {}), spec.get("template")
-        errors = _CONTROLLER(spec, "spec")
-        if template is None:
-            return [*errors, required("spec.template")]
-        labels = template.get("metadata", {}).get("labels")
-        if selector and not selector.items() <= (labels or {}).items():
-            errors.append(invalid("spec.template.metadata.labels", labels, MISMATCH))
-        errors += validate_pod_template(template, "spec.template")
-        return errors + validate_always_running(template, "ReplicationController")
 
-
-_DAEMON_SET = TypeRules("apps.DaemonSetSpec")
 _TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 
 
-class DaemonSetStrategy(WorkloadStrategy):
-    """The template's generation is kept in an annotation, for clients of a removed API."""
-
-    new_status: ClassVar[Doc] = dict.fromkeys(
-        ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"), 0
-    )
-    rolling: ClassVar[tuple[str, Doc]] = ("updateStrategy", {"maxUnavailable": 1, "maxSurge": 0})
-
-    def prepare_create(self, doc: Doc) -> None:
-        super().prepare_create(doc)
-        _set_template_generation(doc, max(_template_generation(doc), 1))
-
-    def prepare_update(self, new: Doc, old: Doc) -> None:
-        super().prepare_update(new, old)
-        is_changed = not same(new["spec"].get("template"), old["spec"].get("template"))
-        _set_template_generation(new, _template_generation(old) + is_changed)
-
-    def validate(self, doc: Doc) -> Errors:
-        spec = doc["spec"]
-        selector, template = spec.get("selector"), spec.get("template", {})
-        errors = validate_label_selector(selector, "spec.selector")
-        errors += validate_match(spec, template)
-        parsed = parsed_selector(selector)
-        if selector is not None and parsed is not None and parsed.is_empty:
-            errors.append(invalid("spec.selector", selector, "empty selector is invalid for daemonset"))
-        errors += validate_pod_template(template, "spec.template")
-        errors += validate_always_running(template, "DaemonSet")
-        errors += _DAEMON_SET(spec, "spec", "minReadySeconds")
-        errors += _validate_daemon_strategy(spec.get("updateStrategy", {}))
-        return errors + _DAEMON_SET(spec, "spec", "revisionHistoryLimit")
-
-    def validate_update(self, new: Doc, old: Doc) -> Errors:
-        return self.validate_immutable(new, old) + self.validate(new)
+def _validate_daemon_template(spec: Doc, path: str) -> Errors:
+    selector, template = spec.get("selector"), spec.get("template", {})
+    errors = validate_label_selector(selector, "spec.selector") + validate_match(spec, template)
+    parsed = parsed_selector(selector)
+    if parsed is not None and parsed.is_empty:
+        errors.append(invalid("spec.selector", selector, "empty selector is invalid for daemonset"))
+    return errors + validate_pod_template(template, "spec.template") + validate_always_running(template, "DaemonSet")
 
 
-def _template_generation(doc: Doc) -> int:
-    text = doc["metadata"].get("annotations", {}).get(_TEMPLATE_GENERATION, "")
-    return whole_number(text) if text.isdecimal() else 0
-
-
-def _set_template_generation(doc: Doc, generation: int) -> None:
-    annotations = doc["metadata"].get("annotations", {})
-    doc["metadata"]["annotations"] = {**annotations, _TEMPLATE_GENERATION: str(generation)}
-
-
-def _validate_daemon_strategy(strategy: Doc) -> Errors:
-    kind, rolling, path = strategy.get("type", ""), strategy.get("rollingUpdate"), "spec.updateStrategy"
+def _validate_daemon_strategy(strategy: Doc, path: str) -> Errors:
+    kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
     if kind == "OnDelete":
         return []
     if kind != "RollingUpdate":
@@ -314,6 +253,41 @@ def _validate_daemon_strategy(strategy: Doc) -> Errors:
     return errors
 
 
+class DaemonSetStrategy(WorkloadStrategy):
+    """The template's generation is kept in an annotation, for clients of a removed API."""
+
+    new_status: ClassVar[Doc] = dict.fromkeys(
+        ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"), 0
+    )
+    rolling: ClassVar[tuple[str, Doc]] = ("updateStrategy", {"maxUnavailable": 1, "maxSurge": 0})
+    by_hand: ClassVar[Rules] = {
+        "spec.selector": OfWhole(_validate_daemon_template),
+        "spec.updateStrategy": _validate_daemon_strategy,
+    }
+
+    def prepare_create(self, doc: Doc) -> None:
+        super().prepare_create(doc)
+        _set_template_generation(doc, max(_template_generation(doc), 1))
+
+    def prepare_update(self, new: Doc, old: Doc) -> None:
+        super().prepare_update(new, old)
+        is_changed = not same(new["spec"].get("template"), old["spec"].get("template"))
+        _set_template_generation(new, _template_generation(old) + is_changed)
+
+    def validate_update(self, new: Doc, old: Doc) -> Errors:
+        return self.validate_immutable(new, old) + self.validate(new)
+
+
+def _template_generation(doc: Doc) -> int:
+    text = doc["metadata"].get("annotations", {}).get(_TEMPLATE_GENERATION, "")
+    return whole_number(text) if text.isdecimal() else 0
+
+
+def _set_template_generation(doc: Doc, generation: int) -> None:
+    annotations = doc["metadata"].get("annotations", {})
+    doc["metadata"]["annotations"] = {**annotations, _TEMPLATE_GENERATION: str(generation)}
+
+
 _STATEFUL_SET, _ROLLING = TypeRules("apps.StatefulSetSpec"), TypeRules("apps.RollingUpdateStatefulSetStrategy")
 _MUTABLE = (
     *("replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit"),
@@ -325,8 +299,6 @@ class StatefulSetStrategy(WorkloadStrategy):
     # A pod's name is the set's name and a number, and must be a host name.
     name_rule: ClassVar[Callable[[str], list[str]]] = staticmethod(names.dns_label)
     new_status: ClassVar[Doc] = {"replicas": 0, "availableReplicas": 0}
-    parts = ("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
-    ready_told = "cannot be greater than status.readyReplicas"
 
     def default(self, doc: Doc) -> None:
         for claim in doc.get("spec", {}).get("volumeClaimTemplates", ()):

@@ -132,11 +132,7 @@ def default_job_parts(spec: Doc) -> None:
 
 def validate_job_spec(spec: Doc, path: str) -> Errors:
     """Validate everything but the selector."""
-    errors = _SPEC(spec, path, "parallelism..maxFailedIndexes")
-    if "maxFailedIndexes" in spec and "backoffLimitPerIndex" not in spec:
-        errors.append(required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
-    errors += _SPEC(spec, path, "managedBy")
-    errors += _validate_completion_mode(spec, path)
+    errors = _SPEC(spec, path, "parallelism..completionMode")
     if "podFailurePolicy" in spec:
         errors += validate_pod_failure_policy(spec, f"{path}.podFailurePolicy")
     if "successPolicy" in spec:
@@ -191,39 +187,6 @@ def _validate_managed_by(value: str, path: str) -> Wrong:
 
 
 _SPEC = TypeRules("batch.JobSpec", managedBy=_validate_managed_by)
-
-
-def _validate_completion_mode(spec: Doc, path: str) -> Wrong:
-    mode = spec.get("completionMode")
-    yield from _SPEC(spec, path, "completionMode")
-    if mode in (None, "NonIndexed"):
-        for field in ("backoffLimitPerIndex", "maxFailedIndexes"):
-            if field in spec:
-                yield invalid(f"{path}.{field}", spec[field], "requires indexed completion mode")
-    if mode != "Indexed":
-        return
-    completions, parallelism, failed = spec.get("completions"), spec.get("parallelism", 0), spec.get("maxFailedIndexes")
-    if completions is None:
-        yield required(f"{path}.completions", "when completion mode is Indexed")
-    if parallelism > _MOST_PARALLEL:
-        told = f"must be less than or equal to {_MOST_PARALLEL} when completion mode is Indexed"
-        yield invalid(f"{path}.parallelism", parallelism, told)
-    if completions is not None and failed is not None and failed > completions:
-        yield invalid(f"{path}.maxFailedIndexes", failed, "must be less than or equal to completions")
-    if failed is not None and failed > _MOST_FAILED:
-        yield invalid(f"{path}.maxFailedIndexes", failed, f"must be less than or equal to {_MOST_FAILED}")
-    if completions is not None and completions > _MANY_TO_COUNT and "backoffLimitPerIndex" in spec:
-        told = (
-            f"must be less than or equal to {_MOST_OF_MANY} when completions are above {_MANY_TO_COUNT} and used "
-            "with backoff limit per index"
-        )
-        if failed is None:
-            need = f"must be specified when completions is above {_MANY_TO_COUNT}"
-            yield required(f"{path}.maxFailedIndexes", need)
-        if parallelism > _MOST_OF_MANY:
-            yield invalid(f"{path}.parallelism", parallelism, told)
-        if failed is not None and failed > _MOST_OF_MANY:
-            yield invalid(f"{path}.maxFailedIndexes", failed, told)
 
 
 def _validate_restart_policy(spec: Doc, path: str) -> Errors:
