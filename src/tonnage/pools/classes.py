@@ -8,18 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tonnage.errors import Conflict, Forbidden, NotFound
-from tonnage.objects.size_rules import known_size_rules
-from tonnage.objects.storage_v1 import (
-    CAPACITY_GROUP,
-    CHECK_CAPACITY,
-    POOL_POLICY,
-    SIZE_RULES,
-    VOLUME_COPIES,
-    StorageClass,
-)
+from tonnage.objects.storage_v1 import StorageClass
 from tonnage.pools.class_pools import ClassPools, PoolSource, Published
 from tonnage.pools.settings import PoolsSettings
-from tonnage.pools.wanted import OF_CLASSES, groups_of
+from tonnage.pools.wanted import OF_CLASSES, groups_of, wanted_of_class
 from tonnage.pools.writing import AnnotationWriter, ToldOnce
 
 
@@ -52,19 +44,9 @@ class ClassKeeper:
         group_of = groups_of(classes, found, problems) if self._settings.sets_groups else {}
         self._problems.tell("StorageClasses", problems)
         for name, storage_class in classes.items():
-            wanted: dict[str, str] = {}
-            policy = self._settings.policy or found[name].policy
-            if self._settings.sets_policy and policy:
-                wanted[POOL_POLICY] = policy
-            rules = self._settings.size_rules or known_size_rules(storage_class, *source.drivers[:1])
-            if self._settings.sets_sizes and rules:
-                wanted[SIZE_RULES] = rules
-            if name in group_of:
-                wanted[CAPACITY_GROUP] = group_of[name]
-            if self._settings.creates_objects and storage_class.waits_for_consumer and found[name].is_known:
-                wanted[CHECK_CAPACITY] = "true"
-            if found[name].copies > 1:
-                wanted[VOLUME_COPIES] = str(found[name].copies)
+            wanted = wanted_of_class(
+                storage_class, found[name], self._settings, source=source, group=group_of.get(name, "")
+            )
             await self._apply(storage_class, wanted, source.only_node)
 
     async def remove(self, all_classes: Iterable[StorageClass], source: PoolSource) -> None:

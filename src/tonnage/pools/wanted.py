@@ -20,6 +20,7 @@ from tonnage.clock import InvalidTime, parse_rfc3339, rfc3339
 from tonnage.objects.meta import Object
 from tonnage.objects.requirements import InvalidSelector
 from tonnage.objects.selectors import LabelSelector
+from tonnage.objects.size_rules import known_size_rules
 from tonnage.objects.storage_v1 import (
     AVAILABLE_CAPACITIES,
     CAPACITY_GROUP,
@@ -36,8 +37,8 @@ from tonnage.objects.storage_v1 import (
     CSIStorageCapacity,
     StorageClass,
 )
-from tonnage.pools.class_pools import ClassPools, NodePools
-from tonnage.pools.settings import KeepFree
+from tonnage.pools.class_pools import ClassPools, NodePools, PoolSource
+from tonnage.pools.settings import KeepFree, PoolsSettings
 from tonnage.quantity import Quantity
 
 OURS: Final = (
@@ -134,6 +135,26 @@ def selected_nodes(
         return sorted(node.name for node in fewest if topology.matches(node.metadata.labels))
     except InvalidSelector:
         return []
+
+
+def wanted_of_class(
+    storage_class: StorageClass, found: ClassPools, settings: PoolsSettings, *, source: PoolSource, group: str
+) -> dict[str, str]:
+    """Our annotations for a class, given its pools and its capacity group.
+
+    A class of a driver that the source is not made for follows the sizes of the source's driver.
+    """
+    driver = "" if storage_class.provisioner in source.drivers else next(iter(source.drivers), "")
+    rules = settings.size_rules or known_size_rules(storage_class, driver)
+    asks = settings.creates_objects and storage_class.waits_for_consumer and found.is_known
+    wanted = {
+        POOL_POLICY: (settings.policy or found.policy) if settings.sets_policy else "",
+        SIZE_RULES: rules if settings.sets_sizes else "",
+        CAPACITY_GROUP: group,
+        CHECK_CAPACITY: "true" if asks else "",
+        VOLUME_COPIES: str(found.copies) if found.copies > 1 else "",
+    }
+    return {key: text for key, text in wanted.items() if text}
 
 
 def groups_of(

@@ -292,6 +292,16 @@ def test_volumes_of_the_second_engine_go_to_block_disks() -> None:
     assert gibs(told(LONGHORN, node, dataEngine="v2", **LOCAL).by_node["node-1"]) == [50]
 
 
+@pytest.mark.parametrize(("engine", "label", "room"), [("v1", "true", [40]), ("v2", "true", []), ("v2", "yes", [50])])
+def test_a_node_may_be_closed_to_the_second_engine(engine: str, label: str, room: list[int]) -> None:
+    """ListSchedulableNodes in scheduler/replica_scheduler.go."""
+    node = longhorn_node("node-1", a=disk("40Gi"), b=disk("50Gi", kind="block"))
+    labels = {"node.longhorn.io/disable-v2-data-engine": label}
+    nodes: list[Doc] = [{"metadata": {"name": "node-1", "labels": labels}}]
+    found = LONGHORN.pools_of(class_of(LONGHORN, dataEngine=engine, **LOCAL), Published(nodes, [node]))
+    assert gibs(found.by_node["node-1"]) == room
+
+
 @pytest.mark.parametrize(
     ("parameters", "problem"),
     [
@@ -302,9 +312,14 @@ def test_volumes_of_the_second_engine_go_to_block_disks() -> None:
             'parameters.numberOfReplicas "2" is not 1, which strict-local needs',
         ),
         ({"dataEngine": "v3"}, 'parameters.dataEngine "v3" is not one of v1, v2'),
+        (
+            {"dataEngine": "v2", "dataLayout_type": "sharded", "numberOfReplicas": "1"},
+            "parameters.dataLayout.type: a sharded volume takes parts of its size on several nodes, "
+            "which is not counted",
+        ),
     ],
 )
-def test_a_class_that_longhorn_refuses_has_no_pools(parameters: dict[str, str], problem: str) -> None:
+def test_a_class_that_longhorn_refuses_or_shards_has_no_pools(parameters: dict[str, str], problem: str) -> None:
     found = told(LONGHORN, longhorn_node("node-1", a=disk("100Gi")), **parameters)
     assert (found.by_node, found.problems) == ({}, (problem,))
 

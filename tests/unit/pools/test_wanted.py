@@ -21,14 +21,19 @@ from tonnage.objects.storage_v1 import (
     POOLS_OBSERVED_AT,
     POOLS_SOURCE,
     POOLS_STALE_SINCE,
+    SIZE_RULES,
     CSIStorageCapacity,
 )
-from tonnage.pools.class_pools import ClassPools, NodePools, Pool
-from tonnage.pools.settings import InvalidKeepFree, KeepFree
-from tonnage.pools.wanted import MOST_LISTED, groups_of, ours_of, selected_nodes, wanted_of
+from tonnage.pools.class_pools import ClassPools, NodePools, Pool, PoolSource
+from tonnage.pools.settings import InvalidKeepFree, KeepFree, PoolsSettings
+from tonnage.pools.sources.nodes import NodeTexts
+from tonnage.pools.sources.openebs import OpenEbsLvm
+from tonnage.pools.wanted import MOST_LISTED, groups_of, ours_of, selected_nodes, wanted_of, wanted_of_class
 from tonnage.testing.storage_builders import storage_class
 
 GI = 1 << 30
+LVM_SIZES = "step=1Mi,step=1Gi,above=1Gi,extent=4Mi"
+ZFS_SIZES = "step=1Mi,step=1Gi,above=1Gi,strict"
 AT = datetime(2026, 9, 1, 7, 10, 30, 500_000, tzinfo=UTC)
 
 
@@ -214,6 +219,26 @@ def test_a_topology_of_expressions_is_read_too() -> None:
 
 def on(node: str, *disks: str) -> ClassPools:
     return ClassPools({node: NodePools(tuple(Pool(disk, 1) for disk in disks))})
+
+
+@pytest.mark.parametrize(
+    ("source", "provisioner", "rules"),
+    [
+        (OpenEbsLvm(), "local.csi.openebs.io", LVM_SIZES),
+        (OpenEbsLvm(), "pools.tonnage.dev", LVM_SIZES),  # --driver names one that does as OpenEBS LVM
+        (NodeTexts("key", drivers=("local.csi.openebs.io", "zfs.csi.openebs.io")), "local.csi.openebs.io", LVM_SIZES),
+        (NodeTexts("key", drivers=("local.csi.openebs.io", "zfs.csi.openebs.io")), "zfs.csi.openebs.io", ZFS_SIZES),
+        (NodeTexts("key", drivers=("local.csi.openebs.io", "csi.example.com")), "csi.example.com", None),
+    ],
+)
+def test_a_class_follows_the_sizes_of_its_own_driver_or_of_the_one_that_the_source_is_for(
+    source: PoolSource, provisioner: str, rules: str | None
+) -> None:
+    settings = PoolsSettings(drivers=(provisioner, *source.drivers))
+    of_class = storage_class(provisioner=provisioner)
+    told = wanted_of_class(of_class, ClassPools(), settings, source=source, group="")
+    assert told == ({SIZE_RULES: rules} if rules else {})
+    assert wanted_of_class(of_class, ClassPools(), replace(settings, sets_sizes=False), source=source, group="") == {}
 
 
 def test_only_classes_with_exactly_the_same_disks_are_a_group() -> None:

@@ -3,7 +3,8 @@
 A disk takes a replica (`getDiskCandidates`, `IsDiskEligibleForVolume` and `IsSchedulableToDisk` in
 scheduler/replica_scheduler.go) if node and disk allow scheduling, are not evicted and have the condition Schedulable,
 the node is Ready, both have every tag of the class's `nodeSelector` and `diskSelector`, the disk is of the data
-engine's type, more than the minimal available percentage of it is free, and
+engine's type, the Node has no label that disables the engine, more than the minimal available percentage of the disk
+is free, and
 
     size + storageScheduled <= int((storageMaximum - storageReserved) * over-provisioning percentage / 100)
 
@@ -16,6 +17,7 @@ of them on N nodes, and a pod reaches them from everywhere: the room is the clus
     N = 1    the disks of all nodes, as pools
     N > 1    a volume is at most what the N roomiest nodes can all take; all volumes together are at most the largest T
              for which the sum over nodes of min(room, T) is N * T (every volume uses a node once)
+    sharded  `dataLayout.type: sharded` spreads parts of a volume over nodes: not counted, the class has no pools
 
 Where Longhorn publishes capacity by node itself, its rule is kept: the pod's node must have room.
 """
@@ -32,7 +34,17 @@ from tonnage.objects.document import Doc, dig
 from tonnage.objects.resources import Resource
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.pools.class_pools import ClassPools, NodePools, Pool, PoolSource, Published
-from tonnage.pools.reading import bytes_of, copies_of, name_of, newest_by_node, number_of, records, text_of, written_at
+from tonnage.pools.reading import (
+    bytes_of,
+    copies_of,
+    labels_of,
+    name_of,
+    newest_by_node,
+    number_of,
+    records,
+    text_of,
+    written_at,
+)
 
 LONGHORN_NODES: Final = Resource("longhorn.io", "v1beta2", "Node", "nodes", True, ("lhn",))
 LONGHORN_SETTINGS: Final = Resource("longhorn.io", "v1beta2", "Setting", "settings", True, ("lhs",))
@@ -47,6 +59,8 @@ _DEFAULTS: Final = {
 }
 """Settings that decide, and their defaults (types/setting.go)."""
 _DISK_TYPES: Final = {"v1": "filesystem", "v2": "block"}
+_NOT_FOR_V2: Final = "node.longhorn.io/disable-v2-data-engine"
+"""Label of a Node: with "true", no volume of the second engine is made there."""
 
 
 class Longhorn(PoolSource):
@@ -68,10 +82,15 @@ class Longhorn(PoolSource):
             return ClassPools(problems=(f'parameters.numberOfReplicas "{told}" is not {what}',))
         if engine not in _DISK_TYPES:
             return ClassPools(problems=(f'parameters.dataEngine "{engine}" is not one of {", ".join(_DISK_TYPES)}',))
+        if parameters.get("dataLayout.type") == "sharded":
+            what = "a sharded volume takes parts of its size on several nodes, which is not counted"
+            return ClassPools(problems=(f"parameters.dataLayout.type: {what}",))
         nodes = newest_by_node((doc for doc in published.objects if "value" not in doc), problems)
+        closed = {name_of(node) for node in published.nodes if labels_of(node).get(_NOT_FOR_V2) == "true"}
         found: dict[str, NodePools] = {}
         for node, doc in nodes.items():
             takes = _takes_replicas(doc, _words(parameters.get("nodeSelector")), settings)
+            takes = takes and not (engine == "v2" and node in closed)
             pools = _disks(doc, node, _DISK_TYPES[engine], parameters, settings, problems) if takes else ()
             found[node] = NodePools(tuple(pools), written_at(doc))
         if is_local:
