@@ -118,8 +118,7 @@ class ServerTime:
         self._has_managed_fields = False
         storage = cluster.storage
         plain = (storage.classes, storage.drivers, storage.capacities, storage.attachments)
-        for each in (*storage.claims, *storage.volumes, *(each for kind in plain for each in kind.values())):
-            self._changed(None, each)
+        self._note((*storage.claims, *storage.volumes, *(each for kind in plain for each in kind.values())))
         for kind in (*STORAGE_KINDS, Event):
             storage.on_change(kind, self._changed)
 
@@ -138,13 +137,21 @@ class ServerTime:
     def _changed(self, old: Object | None, new: Object | None) -> None:
         if new is None or (old is not None and old.metadata.resource_version == new.metadata.resource_version != ""):
             return  # an assumed object has no new stamps
-        stamps = [new.metadata.creation_timestamp]
-        if isinstance(new.metadata, StampedMeta) and new.metadata.updated_at is not None:
-            self._has_managed_fields = True
-            stamps.append(new.metadata.updated_at)
-        for stamp in stamps:
-            zero_at = stamp - timedelta(seconds=self._clock.monotonic()) if stamp is not None else None
-            if zero_at is not None and (self._zero_at is None or zero_at > self._zero_at):
+        self._note((new,))
+
+    def _note(self, objects: Iterable[Object]) -> None:
+        """Take the newest stamp of the objects into account."""
+        newest: datetime | None = None
+        for each in objects:
+            updated_at = each.metadata.updated_at if isinstance(each.metadata, StampedMeta) else None
+            if updated_at is not None:
+                self._has_managed_fields = True
+            for stamp in (each.metadata.creation_timestamp, updated_at):
+                if stamp is not None and (newest is None or stamp > newest):
+                    newest = stamp
+        if newest is not None:
+            zero_at = newest - timedelta(seconds=self._clock.monotonic())
+            if self._zero_at is None or zero_at > self._zero_at:
                 self._zero_at = zero_at
 
 
