@@ -14,6 +14,8 @@ from test_map_in_the_browser import cell, claim, pool, put, put_nodes
 
 from support.filled_cluster import FilledCluster
 from tonnage.dashboard.wire import ClassRow, LaneRow, NodeRow, NoticeRow
+from tonnage.objects.codec import convert
+from tonnage.objects.core_v1 import Event
 
 
 def panel_head(page: Page):
@@ -180,3 +182,42 @@ async def test_nothing_that_says_trouble_is_cut_on_a_telephone(
         await window.go(view)
         await expect(page.locator(seen).first).to_be_visible()
         assert (view, await page.evaluate(cut)) == (view, [])
+
+
+async def test_no_message_and_no_table_of_a_waiting_pod_is_cut_on_a_telephone(
+    serve, open_window, shown_cluster: FilledCluster, monkeypatch
+):
+    message = "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 node(s) did not have enough free storage."
+    event = convert(
+        Event,
+        {
+            "metadata": {"name": "e", "namespace": "shop"},
+            "involvedObject": {"kind": "Pod", "namespace": "shop", "name": "db-1"},
+            "reason": "FailedScheduling",
+            "message": message,
+            "type": "Warning",
+            "source": {"component": "a-scheduler-with-a-long-name"},
+        },
+    )
+
+    async def events_of(*about: object) -> list[Event]:
+        return [event]
+
+    monkeypatch.setattr(shown_cluster, "events_of", events_of)
+    shown_cluster.put(*ordinary_objects())
+    put_lane(shown_cluster, "shop/waits", step(0, "created"), step(1, "refused", message))
+    page = (await open_window(await serve(shown_cluster), viewport={"width": 390, "height": 800})).page
+    for view, region in (
+        ("flow", "Lanes of pods"),
+        ("pod/shop/db-1", "Events"),
+        ("explain/shop/db-1", "Storage, pool by pool"),
+    ):
+        await page.evaluate("view => { location.hash = `#/${view}` }", view)
+        await expect(page.get_by_role("list" if view == "flow" else "region", name=region)).to_be_visible()
+        parts = page.locator(".lane-text, .node-miss, .wide")
+        await expect(parts.first).to_be_visible()
+        cut = await parts.evaluate_all(
+            """all => all.filter(each => each.scrollWidth > each.clientWidth || each.scrollHeight > each.clientHeight)
+                .map(each => each.textContent)"""
+        )
+        assert (view, cut) == (view, [])

@@ -21,7 +21,7 @@ from tonnage.cli import completion
 from tonnage.cli.commands import GROUPS, HintedUsageError, module_of
 from tonnage.cli.commands import cli as cli
 from tonnage.errors import TonnageError, closest
-from tonnage.printable import printable, printable_lines
+from tonnage.printable import printable_lines
 
 COMMANDS: Final = {name: module_of(name) for name in sorted(chain(*GROUPS.values()))}
 """Every command and its module. A module is loaded only when its command runs: the API server does not load the
@@ -32,9 +32,11 @@ _GIVEN: Final = re.compile(r"^'(.*)' is not ", re.DOTALL)
 
 
 def _complain(message: str, hint: str | None, *, has_lines: bool = False) -> None:
-    click.echo(f"error: {printable_lines(message) if has_lines else printable(message)}", err=True)
+    from tonnage.cli.output import say
+
+    say("error", message, has_lines=has_lines)
     if hint:
-        click.echo(f"hint: {printable(hint)}", err=True)
+        say("hint", hint)
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar
 
@@ -41,9 +41,17 @@ GAP: Final = " " * 3
 """Between two columns."""
 
 
-def say(kind: str, sentence: str) -> None:
-    """Print a note or a warning to stderr."""
-    click.echo(f"{kind}: {printable(sentence)}", err=True)
+def say(kind: str, sentence: str, *, has_lines: bool = False) -> None:
+    """Print a note, a warning or an error to stderr. On a terminal its lines end between words."""
+    text = f"{kind}: {printable_lines(sentence) if has_lines else printable(sentence)}"
+    if sys.stderr.isatty():
+        fill = partial(textwrap.fill, width=_terminal_width(), break_long_words=False, break_on_hyphens=False)
+        text = "\n".join(map(fill, text.split("\n")))
+    click.echo(text, err=True)
+
+
+def _terminal_width() -> int:
+    return shutil.get_terminal_size().columns
 
 
 def say_all(kind: str, sentences: Iterable[str]) -> None:
@@ -61,7 +69,7 @@ def columns(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]
     of each row stands below the others."""
     lines = [head, *([printable(cell) for cell in row] for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
-    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+    room = _terminal_width() if sys.stdout.isatty() else sys.maxsize
     is_narrow = sum(widths) + len(GAP) * (len(head) - 1) > room
     for line in lines:
         if is_narrow:

@@ -34,6 +34,7 @@ from tonnage.cli.output import (
     feature_gates,
     from_flags,
     logging_options,
+    say,
     say_all,
     shown_status,
 )
@@ -163,7 +164,7 @@ def _next_steps(settings: PlaneSettings) -> Iterator[str]:
         yield "The dashboard: open the address above in a browser."
     else:
         yield f"  {program} dashboard     # a web page; `tonnage up --dashboard` serves it too"
-    yield f"To stop the cluster: Ctrl-C, or kill {os.getpid()}; the same command starts it again as it was"
+    yield f"To stop the cluster: Ctrl-C, or kill {os.getpid()}. The same command starts it again."
     yield f"To remove it, once it is stopped: rm -r {folder}"
 
 
@@ -208,7 +209,7 @@ def demo(lists: bool, only: tuple[str, ...]) -> None:
     console.print()
     console.print(text(f"played in {time.monotonic() - started_at:.0f} s"))
     if failures:
-        echo(f"error: {len(failures)} of the checks above failed", err=True)
+        say("error", f"{len(failures)} of the checks above failed")
         raise SystemExit(1)
     count = sum(len(suite.stories) for suite in suites)
     console.print(text(f"all {count} stories passed" if count > 1 else "1 story passed"))

@@ -170,12 +170,14 @@ class TextPage:
     def blank(self) -> None:
         self.write(text(""))
 
-    def say(self, line: Text, indent: int = 0) -> None:
-        """Write a paragraph; `indent` and the spaces at its start apply to all its lines."""
+    def say(self, line: Text, indent: int = 0, *, lead: Text | None = None) -> None:
+        """Write a paragraph; `indent` and the spaces at its start apply to all its lines. `lead` stands in the first
+        line's indent, and is as wide."""
         if spaces := len(line.plain) - len(line.plain.lstrip(" ")):
             line, indent = line[spaces:], indent + spaces
         for part in _broken(line, self.width - indent):
-            self.write(text(" " * indent) + part)
+            self.write((lead or text(" " * indent)) + part)
+            lead = None
 
     def more(self, count: int, what: str = "more", indent: int = 0) -> None:
         """Write how many entries are left out; nothing for 0."""

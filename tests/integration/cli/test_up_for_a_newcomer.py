@@ -87,6 +87,6 @@ def test_in_a_terminal_it_says_what_to_do_next(flags: tuple[str, ...], called_as
             f"  export KUBECONFIG={kubeconfig}",
             "  kubectl get nodes",
             dashboard,
-            f"To stop the cluster: Ctrl-C, or kill {pid}; the same command starts it again as it was",
+            f"To stop the cluster: Ctrl-C, or kill {pid}. The same command starts it again.",
             f"To remove it, once it is stopped: rm -r {quoted}",
         ]

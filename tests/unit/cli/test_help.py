@@ -12,7 +12,7 @@ import pytest
 
 from tonnage.cli import COMMANDS, cli, kubectl_main, main
 from tonnage.cli.commands import EXAMPLES, GROUPS, examples_of
-from tonnage.cli.output import columns
+from tonnage.cli.output import columns, say
 
 
 def told(monkeypatch, capsys, *arguments: str, run=main) -> tuple[int, str, str]:
@@ -177,3 +177,26 @@ def test_where_a_table_is_wider_than_the_terminal_the_last_cell_stands_below_the
         assert lines == ["STORY", "   WHAT IT SHOWS", "claims-are-packed-jointly", *below]
     else:
         assert lines == ["STORY                       WHAT IT SHOWS", "   ".join(rows[0])]
+
+
+def test_on_a_terminal_an_error_ends_its_lines_between_words(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    code, _, err = told(monkeypatch, capsys, "fit", "-f", "examples/13-fit")
+    assert code == 2
+    assert err.splitlines() == [
+        "error: give either --workload KIND/NS/NAME or --template",
+        "FILE",
+        "hint: 'tonnage fit --help' shows the options",
+    ]
+
+
+def test_on_a_terminal_a_note_keeps_names_and_its_own_lines_whole(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "30")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    say("note", "read from examples/24-three-parts/objects.yaml\n  a line of its own", has_lines=True)
+    assert capsys.readouterr().err.splitlines() == [
+        "note: read from",
+        "examples/24-three-parts/objects.yaml",
+        "  a line of its own",
+    ]

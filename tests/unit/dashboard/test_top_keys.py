@@ -130,7 +130,7 @@ async def test_back_from_a_node_the_cursor_is_on_it_again():
 
 async def test_a_locale_without_utf_8_gets_ascii_alone(monkeypatch):
     monkeypatch.setenv("LC_ALL", "C")
-    cluster = cluster_of_nodes(2)
+    cluster = cluster_of_nodes(40)  # more than a screen shows
     cluster.put(node("knoten-ü", unschedulable=True), storage_class(), capacity("fast", "node-1", "100Gi"))
     async with screen_of(cluster) as screen:
         for keys in (["m"], ["enter"], ["question_mark"], ["p"], ["f"]):
@@ -206,3 +206,14 @@ async def test_the_first_screen_is_what_is_wrong_and_enter_leads_to_it(width: in
         shown = await screen.press("down", "down", "enter")
         assert "NotReady" in shown or "not-ready" in shown
         assert "no room" in await screen.press("escape") or "map" in await screen.text()
+
+
+async def test_a_headline_goes_on_beside_its_severity_and_a_long_name_in_the_next_line():
+    short, long = "a-node-with-a-name-of-some-length", "a-node-with-a-name-of-many-letters-as-clouds-give-them-" * 2
+    cluster = cluster_of_nodes(1)
+    cluster.put(node(short, unschedulable=True), node(long, unschedulable=True))
+    async with screen_of(cluster, size=(50, 24), page="") as screen:
+        lines = (await screen.press("n")).splitlines()
+    first = next(number for number, line in enumerate(lines) if short in line)
+    assert lines[first].startswith("INFO     a-node") and lines[first + 1].startswith("         ")
+    assert long in "".join(line.strip() for line in lines)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import msgspec
+import pytest
+
+from tonnage.dashboard.terminal.app import help_lines
 from tonnage.dashboard.terminal.list_pages import flow_lines, lane_lines, pending_lines
 from tonnage.dashboard.terminal.map_page import bar, map_lines, node_lines, storage_of_nodes
 from tonnage.dashboard.wire import (
@@ -161,13 +165,13 @@ def test_a_node_is_opened_with_pools_claims_and_who_holds_what():
             "ns/w": VolumeRow(bytes=5 * GI, node="b", target="a", state="moving"),
         },
     )
-    shown = texts(node_lines(cluster, "a", now=NOON))
+    shown = texts(node_lines(cluster, "a", now=NOON, width=80))
     assert shown[0] == "a   zone z   takes pods   2 pods"
     assert shown[1] == "pools; a full line is 100Gi on every node"
     assert shown[2] == "pool 0   ██████████████████░░░░░░░░░░░░   40Gi free of 100Gi"
     assert shown[4] == "  10Gi kept back for shop/db-0 since 12:00:00: its claims are not bound"
     assert any(line.startswith("ns/v") and line.endswith("ns/p") for line in shown)
-    assert shown[-2] == "on their way here"
+    assert shown[-3] == "on their way here"
 
 
 def test_pools_are_as_long_as_they_are_large_on_every_node():
@@ -175,7 +179,7 @@ def test_pools_are_as_long_as_they_are_large_on_every_node():
         return NodeRow(name=name, pools=tuple(PoolRow(size=each * GI, free=each * GI) for each in gib))
 
     cluster = rows(nodes={"a": of("a", 100, 20), "b": of("b", 500)})
-    shown = texts(node_lines(cluster, "a", now=NOON))
+    shown = texts(node_lines(cluster, "a", now=NOON, width=80))
     # 30 signs for 500Gi: 6 for 100Gi, 1.2 for 20Gi.
     assert shown[1:4] == [
         "pools; a full line is 500Gi on every node",
@@ -212,7 +216,7 @@ def test_the_flow_tells_the_newest_first_with_the_time_between_steps():
     shown = texts(flow_lines(cluster, width=80))
     assert shown[0] == "12:01:02 ns/new decided node-2 +2s ← created"
     assert shown[1].split()[1] == "ns/old"
-    assert texts(lane_lines(cluster, "u1"))[2].split() == ["12:00:02", "+2s", "decided", "node-2"]
+    assert texts(lane_lines(cluster, "u1", width=80))[2].split() == ["12:00:02", "+2s", "decided", "node-2"]
 
 
 def test_before_it_is_worked_out_who_waits_is_told_in_the_schedulers_words():
@@ -231,3 +235,37 @@ def test_pods_that_came_after_an_answer_without_pods_are_not_denied():
     cluster = rows(pods={"ns/a": PodRow(uid="1"), "ns/b": PodRow(uid="2", state="gated")})
     assert texts(pending_lines(answer, cluster, width=80))[0] == "1 pod waits; working out why"
     assert texts(pending_lines(answer, rows(), width=80)) == ["no pod is pending"]
+
+
+STALE = "the driver csi.example is not on node-1 (CSINode): nobody updates these figures any more"
+REFUSED = "0/3 nodes are available: 1 node(s) were unschedulable, 2 node(s) did not have enough free storage."
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_nothing_that_is_said_in_words_is_cut_in_a_narrow_terminal(width: int):
+    claims = {f"a-namespace/a-claim-of-thirty-letters-{each}": f"a-namespace/a-pod-of-it-{each}" for each in range(2)}
+    figures = capacity("a", 40, reserved=(kept(10),))
+    cluster = rows(
+        nodes={
+            "a": NodeRow(name="a", ready=False, reason="Kubelet stopped posting node status, as it seems for good.")
+        },
+        capacities={"ns/c": msgspec.structs.replace(figures, stale=STALE)},
+        volumes={
+            key: VolumeRow(bytes=60 * GI, node="a", target="b", state="moving", pods=(pod,))
+            for key, pod in claims.items()
+        },
+        lanes={
+            "u": LaneRow(pod="ns/p", steps=(PodStep(at=NOON, kind="refused", text=REFUSED, source="the scheduler"),))
+        },
+    )
+    of_node = texts(node_lines(cluster, "a", now=NOON, width=width))
+    of_lane = texts(lane_lines(cluster, "u", width=width))
+    keys = texts(help_lines(width))
+    for lines, said in (
+        (of_node, [STALE, "posting node status, as it seems for good.", *claims, *claims.values()]),
+        (of_lane, [f"{REFUSED} (the scheduler)"]),
+        (keys, ["no slot or no room left", "with the nearest miss and what would help.", "enter keeps what was found"]),
+    ):
+        assert max(map(len, lines)) <= width
+        for words in said:
+            assert words in " ".join(" ".join(lines).split())

@@ -190,8 +190,8 @@ def show(keeper: StatusKeeper, page: TextPage) -> None:
 def show_trouble(keeper: StatusKeeper, found: Trouble, page: TextPage) -> None:
     assert keeper.looked_at is not None
     age = age_text(keeper, found, keeper.looked_at)
-    word = (found.severity.upper() + " " * INDENT)[:INDENT]
-    page.say(assembled((word, STYLES[found.severity]), (found.headline, "bold"), (f", {age}", "dim")))
+    word = text(f"{found.severity.upper():<{INDENT}}", style=STYLES[found.severity])
+    page.say(assembled((found.headline, "bold"), (f", {age}", "dim")), INDENT, lead=word)
     page.say(text(found.meaning), indent=INDENT)
     page.say(text(keeper.command_of(found), style="cyan"), indent=INDENT)
 

@@ -21,9 +21,9 @@ from tonnage.dashboard.questions.asking import Asking
 from tonnage.dashboard.status.keeper import StatusKeeper
 from tonnage.dashboard.terminal.lines_view import (
     LinesView,
+    PageOfLines,
     ScreenLine,
     cell,
-    heading,
     in_ascii,
     is_ascii_alone,
     plain,
@@ -64,18 +64,18 @@ _SIGNS: Final = (
 )
 
 
-def help_lines() -> list[ScreenLine]:
-    found = [heading("keys")]
-    found += [ScreenLine(row(cell("", 1), cell(keys, 16, "bold"), Text(words))) for keys, words in _KEYS]
-    found += [plain(""), heading("on the map")]
-    found += [ScreenLine(row(cell("", 1), cell(sign, 16), Text(words))) for sign, words in _SIGNS]
-    found += [plain(""), heading("pending and flow")]
-    words = "Pods that wait stand below what they wait for, with the nearest miss and what would help."
-    return [
-        *found,
-        plain(" " + words),
-        plain(" A lane shows the newest step first, with its time since the step before."),
-    ]
+def help_lines(width: int) -> list[ScreenLine]:
+    page = PageOfLines(width)
+    for title, style, entries in (("keys", "bold", _KEYS), ("on the map", "", _SIGNS)):
+        page.heading(title)
+        for sign, words in entries:
+            lead = row(cell("", 1), cell(sign, 16, style), Text())
+            page.say(Text(words), lead.cell_len, lead=lead)
+        page.blank()
+    page.heading("pending and flow")
+    page.plain("Pods that wait stand below what they wait for, with the nearest miss and what would help.", indent=2)
+    page.plain("A lane shows the newest step first, with its time since the step before.", indent=2)
+    return page.lines
 
 
 DRAW_S: Final = 0.5
@@ -182,13 +182,13 @@ class Top(App[None]):
 
     def _lines(self, width: int) -> list[ScreenLine]:
         if self._helps:
-            return help_lines()
+            return help_lines(width)
         rows = self._cluster.collections
         if self._opened:
             opened: dict[str, Callable[[], list[ScreenLine]]] = {
-                "map": lambda: node_lines(rows, self._opened, now=self._cluster.clock.now()),
+                "map": lambda: node_lines(rows, self._opened, now=self._cluster.clock.now(), width=width),
                 "pending": lambda: self._explained or [plain("working it out", "dim")],
-                "flow": lambda: lane_lines(rows, self._opened),
+                "flow": lambda: lane_lines(rows, self._opened, width=width),
             }
             return opened[self._page]()
         if self._page == "now":

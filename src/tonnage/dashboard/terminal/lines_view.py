@@ -10,6 +10,7 @@ is replaced by one of the same width. With LANG=C Python itself sets LC_CTYPE=C.
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -26,6 +27,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from tonnage.printable import printable
+from tonnage.whatif.page import TextPage
 
 MORE: Final = "…"
 
@@ -52,6 +54,29 @@ def heading(content: str) -> ScreenLine:
 
 def plain(content: str, style: str = "") -> ScreenLine:
     return ScreenLine(Text(printable(content), style=style))
+
+
+class PageOfLines(TextPage):
+    """A page in words whose lines keep to a width, as lines of a view."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__(io.StringIO())
+        self._columns = width
+        self.lines: list[ScreenLine] = []
+
+    @property
+    def width(self) -> int:
+        return self._columns
+
+    def write(self, line: Text) -> None:
+        """A word that is longer than a line goes on in the next: nobody can scroll to its end."""
+        self.lines += map(ScreenLine, line.divide(range(self.width, len(line), self.width)))
+
+    def heading(self, content: str) -> None:
+        self.say(heading(content).text)
+
+    def plain(self, content: str, style: str = "", indent: int = 0) -> None:
+        self.say(plain(content, style).text, indent)
 
 
 def cell(content: str, width: int, style: str = "") -> Text:
@@ -142,6 +167,8 @@ class LinesView(ScrollView, can_focus=True):
     def __init__(self, *, is_ascii_alone: bool = False) -> None:
         super().__init__()
         self.is_ascii_alone = is_ascii_alone
+        if is_ascii_alone:  # a scroll bar is drawn with blocks
+            self.styles.scrollbar_size_vertical = 0
         self._lines: Sequence[ScreenLine] = ()
         self.cursor = 0
 

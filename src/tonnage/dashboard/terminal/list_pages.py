@@ -6,7 +6,6 @@ of `tonnage explain --pending` and `--pod`.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -21,6 +20,7 @@ from tonnage.dashboard.status.keeper import StatusKeeper, show_trouble, verdict
 from tonnage.dashboard.status.overview import Sample, overview_texts
 from tonnage.dashboard.status.troubles import folded
 from tonnage.dashboard.terminal.lines_view import (
+    PageOfLines,
     ScreenLine,
     bytes_text,
     cell,
@@ -34,23 +34,9 @@ from tonnage.dashboard.terminal.lines_view import (
 from tonnage.dashboard.wire import Collections, LaneRow, PodRow, PodStep
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.whatif.explain_report import print_explanation
-from tonnage.whatif.page import TextPage, count_text, time_text
+from tonnage.whatif.page import count_text, time_text
 from tonnage.whatif.pending.pending import PendingAnswer, PendingGroup, PendingQuestion, nearest_misses
 from tonnage.whatif.sources import OutOfTime
-
-
-class PageOfLines(TextPage):
-    def __init__(self, width: int) -> None:
-        super().__init__(io.StringIO())
-        self._columns = width
-        self.lines: list[ScreenLine] = []
-
-    @property
-    def width(self) -> int:
-        return self._columns
-
-    def write(self, line: Text) -> None:
-        self.lines.append(ScreenLine(line))
 
 
 def pending_lines(
@@ -59,7 +45,7 @@ def pending_lines(
     """Waiting pods by cause. Without an answer, or with one from before they came: waiting pods with
     the scheduler's message."""
     if answer is None or not answer.pods:
-        return _waiting_lines(collections, search)
+        return _waiting_lines(collections, width, search)
     count = len(answer.pods)
     found = [heading(f"{count:,} pod{' is' if count == 1 else 's are'} pending")]
     for group in answer.groups:
@@ -76,11 +62,11 @@ def _group_lines(group: PendingGroup, width: int, search: str) -> list[ScreenLin
     if not wanted:
         return []
     page = PageOfLines(width)
-    page.say(Text(plain(group.message).text.plain, style="" if group.pods[0].fits else "bold red"))
+    page.plain(group.message, "" if group.pods[0].fits else "bold red")
     for miss in nearest_misses(group):
-        page.say(plain(miss, "dim").text, indent=2)
+        page.plain(miss, "dim", indent=2)
     for each in group.helps[:3]:
-        page.say(plain(f"{each.change}: would let {len(each.pods):,} in", "green").text, indent=2)
+        page.plain(f"{each.change}: would let {len(each.pods):,} in", "green", indent=2)
     found = page.lines
     for pod in wanted:
         told = f"→ {pod.node}" if pod.node else pod.workload
@@ -88,7 +74,7 @@ def _group_lines(group: PendingGroup, width: int, search: str) -> list[ScreenLin
     return found
 
 
-def _waiting_lines(collections: Collections, search: str) -> list[ScreenLine]:
+def _waiting_lines(collections: Collections, width: int, search: str) -> list[ScreenLine]:
     waiting: Mapping[str, PodRow] = {
         key: pod
         for key, pod in sorted(collections.of(PodRow).items())
@@ -98,7 +84,7 @@ def _waiting_lines(collections: Collections, search: str) -> list[ScreenLine]:
         return [plain("no pod is pending", "green")]
     found = [heading(f"{len(waiting):,} pod{' waits' if len(waiting) == 1 else 's wait'}; working out why")]
     for key, pod in waiting.items():
-        found.append(ScreenLine(row(cell(key, 34), plain(pod.message, "dim").text), key))
+        found.append(ScreenLine(row(cell(key, 34), cell(pod.message, max(width - 35, 0), "dim")), key))
     return found
 
 
@@ -159,19 +145,19 @@ def _steps(steps: tuple[PodStep, ...]) -> str:
     return " ← ".join(parts)
 
 
-def lane_lines(collections: Collections, uid: str) -> list[ScreenLine]:
+def lane_lines(collections: Collections, uid: str, *, width: int) -> list[ScreenLine]:
     lane = collections.of(LaneRow).get(uid)
     if lane is None:
         return [plain("it is not there any more", "dim")]
-    found = [heading(lane.pod)]
+    page = PageOfLines(width)
+    page.heading(lane.pod)
     for number, step in enumerate(lane.steps):
         gap = (step.at - lane.steps[number - 1].at).total_seconds() if number else 0.0
         after = f"+{time_text(max(gap, 0))}" if number else ""
         source = f" ({step.source})" if step.source else ""
-        text = plain(f"{step.text}{source}").text
-        when = cell(local_time(step.at), 8), cell(after, 8, "dim")
-        found.append(ScreenLine(row(*when, cell(step.kind, 12, "bold"), text)))
-    return found
+        lead = row(cell(local_time(step.at), 8), cell(after, 8, "dim"), cell(step.kind, 12, "bold"), Text())
+        page.say(plain(f"{step.text}{source}").text, lead.cell_len, lead=lead)
+    return page.lines
 
 
 SPAN: Final = timedelta(hours=1)
@@ -184,7 +170,7 @@ def now_lines(keeper: StatusKeeper, *, width: int, search: str = "") -> list[Scr
     if keeper.looked_at is None:
         return [plain("looking", "dim")]
     page = PageOfLines(width)
-    page.say(heading(" · ".join(overview_texts(keeper.overview))).text)
+    page.heading(" · ".join(overview_texts(keeper.overview)))
     page.blank()
     page.say(verdict(keeper))
     for each, more in folded(keeper.found):
@@ -197,7 +183,7 @@ def now_lines(keeper: StatusKeeper, *, width: int, search: str = "") -> list[Scr
             page.lines[first] = ScreenLine(page.lines[first].text, each.object)
         page.more(more, "of this kind", 9)
     for sentence in keeper.unseen:
-        page.say(plain(sentence, "dim").text)
+        page.plain(sentence, "dim")
     return [*page.lines, plain(""), *_history_lines(keeper, width)]
 
 

@@ -10,7 +10,7 @@ several nodes has its own line. The web page's map counts alike (pages/js/map/fa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -19,6 +19,7 @@ from typing import Final
 from rich.text import Text
 
 from tonnage.dashboard.terminal.lines_view import (
+    PageOfLines,
     ScreenLine,
     bytes_text,
     cell,
@@ -31,7 +32,7 @@ from tonnage.dashboard.terminal.lines_view import (
     row,
 )
 from tonnage.dashboard.wire import CapacityRow, ClassRow, Collections, NodeRow, VolumeRow
-from tonnage.whatif.page import byte_ticks, count_text, natural, time_text
+from tonnage.whatif.page import FittedTable, byte_ticks, count_text, natural, time_text
 
 NEARLY_FULL: Final = 0.95
 
@@ -244,57 +245,59 @@ def _node_text(each: NodeStorage, width: int, name_width: int) -> Text:
     return row(*parts)
 
 
-def node_lines(collections: Collections, name: str, *, now: datetime) -> list[ScreenLine]:
+def node_lines(collections: Collections, name: str, *, now: datetime, width: int) -> list[ScreenLine]:
     nodes, _ = storage_of_nodes(collections)
     each = nodes.get(name)
     if each is None:
         return [plain(f"{name} is not there any more", "dim")]
-    node, volumes = each.node, collections.of(VolumeRow)
+    node = each.node
     state = each.trouble or "takes pods"
-    found = [
-        heading(
-            f"{name}   {'zone ' + node.zone if node.zone else 'no zone'}   {state}   {count_text(node.pods, 'pod')}"
-        )
-    ]
-    found += [plain(why, "red") for why in (node.reason, each.stale) if why]
+    page = PageOfLines(width)
+    zone = f"zone {node.zone}" if node.zone else "no zone"
+    page.heading(f"{name}   {zone}   {state}   {count_text(node.pods, 'pod')}")
+    for why in filter(None, (node.reason, each.stale)):
+        page.plain(why, "red")
     full = byte_ticks(max((pool.size for each in nodes.values() for pool in each.node.pools), default=0))[-1]
     if node.pools:
-        found.append(plain(f"pools; a full line is {bytes_text(round(full))} on every node", "dim"))
+        page.plain(f"pools; a full line is {bytes_text(round(full))} on every node", "dim")
     for number, pool in enumerate(node.pools):
         drawn = bar(pool.size - pool.free, 0, pool.free, max(round(_POOL_BAR * pool.size / full), 1))
         told = f"  {bytes_text(pool.free)} free of {bytes_text(pool.size)}"
-        found.append(ScreenLine(row(cell(f"pool {number}", 8), drawn, Text(told))))
+        page.write(row(cell(f"pool {number}", 8), drawn, Text(told)))
     for key in each.capacities:
-        found += _capacity_lines(key, collections, now)
+        _show_capacity(key, collections, now, page)
     for slot in node.slots:
         limit = f"of {slot.limit}" if slot.limit is not None else "without a limit"
-        found.append(plain(f"{slot.driver}: {slot.used} {limit} attach slots used"))
-    what = "claim or volume" if len(each.volumes) == 1 else "claims and volumes"
-    found.append(heading(f"{len(each.volumes):,} {what}"))
-    found += [_volume_line(volumes[key], key) for key in sorted(each.volumes)]
+        page.plain(f"{slot.driver}: {slot.used} {limit} attach slots used")
+    page.heading(f"{len(each.volumes):,} {'claim or volume' if len(each.volumes) == 1 else 'claims and volumes'}")
+    _show_volumes(each.volumes, collections, page)
     if each.coming:
-        found.append(heading("on their way here"))
-        found += [_volume_line(volumes[key], key) for key in sorted(each.coming)]
-    return found
+        page.heading("on their way here")
+        _show_volumes(each.coming, collections, page)
+    return page.lines
 
 
-def _capacity_lines(key: str, collections: Collections, now: datetime) -> Iterator[ScreenLine]:
+def _show_capacity(key: str, collections: Collections, now: datetime, page: PageOfLines) -> None:
     capacities = collections.of(CapacityRow)
     capacity = capacities[key]
     pools = ", ".join(bytes_text(pool) for pool in capacity.pools) or "nothing told"
     age = f", updated {time_text(max((now - capacity.told_at).total_seconds(), 0))} ago" if capacity.told_at else ""
-    yield plain(f"class {capacity.storage_class}: {pools} free{age}")
+    page.plain(f"class {capacity.storage_class}: {pools} free{age}")
     for held in capacity.reserved:
         amount = "all of it" if held.mode == "Object" else bytes_text(held.bytes)
-        yield plain(f"  {amount} kept back for {held.pod} since {local_time(held.since)}: {held.why}", "yellow")
+        page.plain(f"{amount} kept back for {held.pod} since {local_time(held.since)}: {held.why}", "yellow", indent=2)
 
 
-def _volume_line(volume: VolumeRow, key: str) -> ScreenLine:
+def _show_volumes(keys: Iterable[str], collections: Collections, page: PageOfLines) -> None:
+    volumes = collections.of(VolumeRow)
+    rows = [_volume_cells(key, volumes[key]) for key in sorted(keys)]
+    if rows:
+        page.table(FittedTable(("claim", "size", "pool", "state", "pods"), "n1nww", rows))
+
+
+def _volume_cells(key: str, volume: VolumeRow) -> tuple[str, ...]:
     state = volume.state
     if state == "moving":
         state = "arrived" if volume.node == volume.target else f"moving to {volume.target}"
-    pods = ", ".join(volume.pods) or "no pod"
-    pool = f"pool {volume.pool}" if volume.pool >= 0 else ""
-    return ScreenLine(
-        row(cell(key, 34), cell(bytes_text(volume.bytes), 8), cell(pool, 7), cell(state, 18), cell(pods, 39))
-    )
+    pool = str(volume.pool) if volume.pool >= 0 else "-"
+    return key, bytes_text(volume.bytes), pool, state, ", ".join(volume.pods) or "no pod"

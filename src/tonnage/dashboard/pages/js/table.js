@@ -1,4 +1,5 @@
-// Tables of answers: a caption, heads, rows of texts or elements, as many as anybody reads.
+// Tables of answers: heads, rows of texts or elements. On a telephone a row's cells stand one below the other, each after
+// its head (`data-head`), so that nothing is cut.
 
 import {el} from "./dom.js";
 
@@ -15,7 +16,8 @@ export function name(text) {
  */
 export function table(caption, heads, rows, {rest = "the command has them all, with -o json"} = {}) {
   const isNumber = column => typeof rows[0]?.[column] === "number";
-  const body = rows.slice(0, MOST_ROWS).map(row => el("tr", {}, row.map(cell => el("td", {class: typeof cell === "number" ? "number" : null}, typeof cell === "number" ? cell.toLocaleString("en") : cell))));
+  const shown = cell => (typeof cell === "number" ? cell.toLocaleString("en") : cell);
+  const body = rows.slice(0, MOST_ROWS).map(row => el("tr", {}, row.map((cell, column) => el("td", {class: typeof cell === "number" ? "number" : null, "data-head": headOf(heads[column])}, shown(cell)))));
   const more = rows.length - MOST_ROWS;
   return el(
     "div",
@@ -29,4 +31,20 @@ export function table(caption, heads, rows, {rest = "the command has them all, w
     ),
     more > 0 ? el("p", {class: "quiet"}, `… and ${more.toLocaleString("en")} more (${rest})`) : null,
   );
+}
+
+/** A table of a page's own facts. A row is {cells, class}, or a list of cells. */
+export function factTable(label, heads, rows) {
+  const body = rows.map(row => el("tr", {class: row.class ?? null}, (row.cells ?? row).map((cell, column) => el("td", {"data-head": headOf(heads[column])}, cell))));
+  return wide(label, heads, body);
+}
+
+/** Heads and rows that are made already, in a region that scrolls where nothing else helps. */
+export function wide(label, heads, rows) {
+  const head = el("thead", {}, el("tr", {}, heads.map(each => el("th", {scope: "col"}, each))));
+  return el("div", {class: "wide", tabindex: "0", role: "region", "aria-label": label}, el("table", {}, head, el("tbody", {}, rows)));
+}
+
+function headOf(head) {
+  return typeof head === "string" ? head : "";
 }

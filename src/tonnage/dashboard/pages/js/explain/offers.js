@@ -5,6 +5,7 @@ import {el} from "../dom.js";
 import {count} from "../format.js";
 import {clockTime} from "../format.js";
 import {link, named} from "../links.js";
+import {wide} from "../table.js";
 import {amounts} from "./amounts.js";
 
 const MOST = 20;
@@ -15,17 +16,16 @@ const HEADS = ["Claim", "Kind", "Pools", "Needs", "Verdict", "Reserved", "Slots"
 export function offersSection(told, onChoose) {
   const groups = grouped(told.answer.volumes);
   if (!groups.length) return null;
-  const body = el("tbody", {});
+  const rows = [];
   for (const group of groups.slice(0, MOST)) {
     group.claims.forEach((claim, number) => {
       const cells = cellsOf(claim);
-      body.append(
+      rows.push(
         el(
           "tr",
-          {class: number ? "same-nodes" : null},
-          el("td", {}, link("claim", claim.claim)),
-          cells.map((cell, at) => el("td", {"data-head": HEADS[at + 1]}, cell)),
-          number ? null : el("td", {rowspan: group.claims.length, class: "offer-nodes"}, nodesOf(group.nodes, onChoose)),
+          {},
+          [link("claim", claim.claim), ...cells].map((cell, at) => el("td", {"data-head": HEADS[at]}, cell)),
+          number ? null : el("td", {rowspan: group.claims.length, "data-head": "Nodes"}, nodesOf(group.nodes, onChoose)),
         ),
       );
     });
@@ -35,11 +35,7 @@ export function offersSection(told, onChoose) {
     "section",
     {class: "offers"},
     el("h3", {}, "Storage, pool by pool"),
-    el(
-      "div",
-      {class: "wide", tabindex: "0", role: "region", "aria-label": "Storage, pool by pool"},
-      el("table", {}, el("thead", {}, el("tr", {}, [...HEADS, "Nodes"].map(head => el("th", {scope: "col"}, head)))), body),
-    ),
+    wide("Storage, pool by pool", [...HEADS, "Nodes"], rows),
     hidden ? el("p", {class: "quiet"}, `and ${count(hidden, "more node that differs", "more nodes that differ")} from these`) : null,
   );
 }

@@ -34,7 +34,7 @@ export function makeChart(series) {
     const value = series.read(span.at);
     say(now, value === null ? "unknown" : series.text(value, span.at));
     now.classList.toggle("is-bad", !series.isWorseLow && value > 0);
-    say(most, series.brief(top));
+    say(most, values.some(Boolean) ? series.brief(top) : ""); // above nothing, a number would be taken for a value
     say(start, clockTime(new Date(span.begin).toISOString()));
     picture.setAttribute("aria-label", wordsOf(series, points, samples));
   }

@@ -5,6 +5,7 @@ import {gapWords, kindOf, marksOf} from "../flow/steps.js";
 import {clockTime, count} from "../format.js";
 import {link, named} from "../links.js";
 import {ageOf, span} from "../since.js";
+import {factTable} from "../table.js";
 
 const SOURCES = {api: "the API", scheduler: "the scheduler"};
 
@@ -28,7 +29,7 @@ export function stepsPart(steps, isDone) {
         step.node ? [" ", link("node", step.node)] : null,
         step.claim ? [" ", link("claim", step.claim)] : null,
         step.text === word ? null : el("p", {}, el("bdi", {}, step.text)),
-        el("p", {class: "quiet"}, el("time", {datetime: step.at}, clockTime(step.at)), step.source ? [", told by ", SOURCES[step.source] ?? named(step.source)] : ""),
+        el("p", {class: "quiet"}, el("time", {datetime: step.at}, clockTime(step.at)), step.source ? [", reported by ", SOURCES[step.source] ?? named(step.source)] : ""),
       ),
     );
   });
@@ -40,18 +41,16 @@ export function stepsPart(steps, isDone) {
 /** Events about the pod and its claims, the newest first. */
 export function eventsPart(events) {
   if (!events.length) return el("p", {class: "quiet"}, "There are no Events of it.");
-  const rows = [...events].reverse().map(event =>
-    el(
-      "tr",
-      {class: event.type === "Warning" ? "is-warning" : null},
-      el("td", {}, ageOf(event.last ?? event.at), event.count > 1 ? el("span", {class: "quiet"}, ` ×${event.count}`) : null),
-      el("td", {}, event.type === "Warning" ? "▲ Warning" : event.type),
-      el("td", {}, el("bdi", {}, event.reason)),
-      el("td", {class: "event-message"}, el("bdi", {}, event.message)),
-      el("td", {}, el("bdi", {}, event.about)),
-      el("td", {}, el("bdi", {}, event.from)),
-    ),
-  );
-  const heads = ["Ago", "Type", "Reason", "Message", "About", "From"].map(head => el("th", {scope: "col"}, head));
-  return el("div", {class: "wide", tabindex: "0", role: "region", "aria-label": "Events"}, el("table", {class: "plain-table"}, el("thead", {}, el("tr", {}, heads)), el("tbody", {}, rows)));
+  const rows = [...events].reverse().map(event => ({
+    class: event.type === "Warning" ? "is-warning" : null,
+    cells: [
+      [ageOf(event.last ?? event.at), event.count > 1 ? el("span", {class: "quiet"}, ` ×${event.count}`) : null],
+      event.type === "Warning" ? "▲\u00a0Warning" : event.type,
+      el("bdi", {}, event.reason),
+      el("bdi", {class: "event-message"}, event.message),
+      el("bdi", {}, event.about),
+      el("bdi", {}, event.from),
+    ],
+  }));
+  return factTable("Events", ["Ago", "Type", "Reason", "Message", "About", "From"], rows);
 }

@@ -13,7 +13,7 @@ import {windowed} from "../windowed.js";
 
 export const title = "Flow";
 
-const ROW = matchMedia("(max-width: 36rem)").matches ? 104 : 66; // on a telephone the headline has lines of its own
+const ROW = matchMedia("(max-width: 36rem)").matches ? 118 : 66; // on a telephone the headline has lines of its own
 let chosen = choicesOf(new URLSearchParams()); // kept for when one comes back
 
 /** Show the flow in `main`; gives back how it is closed, and how it shows another address. */

@@ -10,6 +10,7 @@ import {own} from "../own.js";
 import {claimCard, heldWords} from "../pod/claims.js";
 import {eventsPart, stepsPart} from "../pod/story.js";
 import {ageOf, keepAges} from "../since.js";
+import {factTable} from "../table.js";
 
 export const title = "Pod";
 export const titleOf = (namespace, name) => (name ? `${namespace}/${name}` : "");
@@ -136,16 +137,11 @@ function memoryPart({uid, assumed, nominations = [], failedNodes = [], held = []
 
 function conditionsPart(conditions) {
   if (!conditions.length) return null;
-  const rows = conditions.map(each =>
-    el(
-      "tr",
-      {},
-      el("td", {}, el("bdi", {}, each.type)),
-      el("td", {}, each.status === "True" ? "✓ True" : each.status === "False" ? "✕ False" : el("bdi", {}, each.status)),
-      el("td", {}, each.since ? ageOf(each.since) : ""),
-      el("td", {class: "event-message"}, el("bdi", {}, [each.reason, each.message].filter(Boolean).join(": "))),
-    ),
-  );
-  const heads = ["Condition", "Status", "Since", "Why"].map(head => el("th", {scope: "col"}, head));
-  return el("div", {class: "wide", tabindex: "0", role: "region", "aria-label": "Conditions"}, el("table", {class: "plain-table"}, el("thead", {}, el("tr", {}, heads)), el("tbody", {}, rows)));
+  const rows = conditions.map(each => [
+    el("bdi", {}, each.type),
+    each.status === "True" ? "✓ True" : each.status === "False" ? "✕ False" : el("bdi", {}, each.status),
+    each.since ? ageOf(each.since) : "",
+    el("bdi", {class: "event-message"}, [each.reason, each.message].filter(Boolean).join(": ")),
+  ]);
+  return factTable("Conditions", ["Condition", "Status", "Since", "Why"], rows);
 }
