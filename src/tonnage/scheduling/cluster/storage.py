@@ -94,14 +94,14 @@ class AssumedObjects(Generic[Kind]):
         if stored is None:
             kind = type(new).__name__.lower()
             raise OutOfSync(f'{kind}s "{key}" not found', hint="it was deleted meanwhile")
-        if new.metadata.revision < stored.metadata.revision:
+        before, now = stored.metadata, new.metadata
+        if now.resource_version != before.resource_version and now.revision < before.revision:
             raise OutOfSync(
-                f'"{key}" is out of sync'
-                f" (stored: {stored.metadata.resource_version}, assume: {new.metadata.resource_version})"
+                f'"{key}" is out of sync (stored: {before.resource_version}, assume: {now.resource_version})'
             )
-        before = self.get(key)
+        old = self.get(key)
         self._assumed[key] = new
-        self._on_change(before, new)
+        self._on_change(old, new)
 
     def restore(self, key: Key) -> None:
         """Forget the assumed object, if there is one."""

@@ -266,13 +266,16 @@ class Totals:
         self.by_row: Ints = self._blocks.reshape(-1)[:rows]
 
     def write(self, rows: Rows, totals: Ints) -> None:
-        self.by_row[rows] = totals
         if (row := only_row(rows)) >= 0:
-            number = row // _BLOCK
-            block = self._blocks[number]
-            most = block.max()
-            self._most[number], self._ties[number] = most.item(), count(block == most)
+            number, before, now = row // _BLOCK, self.by_row.item(row), totals.item()
+            self.by_row[row] = now
+            self._ties[number] += (now == self._most[number]) - (before == self._most[number])
+            if now > self._most[number] or not self._ties[number]:
+                block = self._blocks[number]
+                self._most[number] = most = block.max().item()
+                self._ties[number] = count(block == most)
             return
+        self.by_row[rows] = totals
         highest = self._blocks.max(axis=1)
         self._most = highest.tolist()
         self._ties = (self._blocks == highest[:, None]).sum(axis=1).tolist()
@@ -412,13 +415,14 @@ def _judge(cycle: Cycle, answer: RowAnswers, rows: Rows) -> None:
     before = answer.passes[rows]
     is_same_node = answer.nodes_at == cluster.node_changes.tick and count(before) == len(before)
     results.clear(rows)
+    passes = cluster.exists[rows]
     for plugin, position in answer.judged_by:
         if is_same_node and plugin.node_only:
             continue
         judgement = cycle.run("Filter", plugin, plugin.filter, cycle, rows)
         if judgement is not None:
             results.add(position, judgement, rows)
-    passes = (results.first[rows] == NOBODY) & cluster.exists[rows]
+            passes = (results.first[rows] == NOBODY) & cluster.exists[rows]
     if count(passes != before):
         answer.count += count(passes) - count(before)
         answer.passes[rows], answer.feasible = passes, None

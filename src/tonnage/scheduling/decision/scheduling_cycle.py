@@ -146,11 +146,11 @@ class Decider:
             return Decision(cycle, cluster.name(wanted), wanted, 1)
         answer = self._cache.answer_for(cycle)
         found, diagnosis = answer.count, None
-        filters = enumerate(self.filters) if cycle.unshared else self._not_cached
+        unshared, skipped = cycle.unshared, cycle.skip_filter
         asked = [
             (position, plugin)
-            for position, plugin in filters
-            if _is_asked_anew(cycle, plugin) and plugin.name not in cycle.skip_filter
+            for position, plugin in (enumerate(self.filters) if unshared else self._not_cached)
+            if plugin.name not in skipped and (not plugin.row_local or plugin.name in unshared)
         ]
         if asked or narrowed or held or diagnose:
             diagnosis = self._diagnose(cycle, answer, asked, narrowed, held)
@@ -307,7 +307,7 @@ class Decider:
         for plugin, weight in self.pipeline.score:
             if plugin.name in cycle.skip_score:
                 continue
-            if _is_asked_anew(cycle, plugin):
+            if not plugin.row_local or plugin.name in cycle.unshared:
                 scores = cycle.run("Score", plugin, plugin.score, cycle, rows)
             elif (raw := answer.raw_scores(plugin.name)) is not None:
                 scores = raw[rows]
@@ -350,11 +350,6 @@ class Decider:
             elif not answer.is_success:
                 return _failure("PreScore", plugin, answer)
         return None
-
-
-def _is_asked_anew(cycle: Cycle, plugin: Plugin) -> bool:
-    """True if a plugin's answers are not cached: it reads other rows, or this pod has answers of its own."""
-    return not plugin.row_local or plugin.name in cycle.unshared
 
 
 def _by_row(cluster: Cluster, nominated: Iterable[tuple[str, PodInfo]], pod: PodInfo) -> dict[int, list[PodInfo]]:

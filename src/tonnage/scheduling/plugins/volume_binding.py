@@ -219,7 +219,7 @@ class VolumeBinding(
         if demand.rebuilds:
             demand = demand._replace(sharers=tuple(rows_of_sharers(cycle, demand.rebuilds)))
         is_plain = not (demand.bound or demand.pinned or fit.has_free_volumes(demand))
-        provisioning = fit.all_provisioned(demand)
+        provisioning = fit.to_provision(demand, demand.loose, demand.rebuilds)
         notes = cycle.state[self.name] = Notes(demand, fit, provisioning, is_plain)
         if cycle.nominated_here:
             row = cluster.row_of[cluster.node_of(cycle.nominated_here[0].uid) or ""]  # they were put there

@@ -142,16 +142,15 @@ def by_size(claims: Iterable[PersistentVolumeClaim]) -> list[PersistentVolumeCla
 def counted_bytes(claim: PersistentVolumeClaim, storage: Storage, *, is_rebuild: bool = False) -> int | None:
     """The bytes that must be free for a claim; with `is_rebuild`, its volume's size. None if capacity is not checked:
     neither driver nor class asks for it, nothing is published for an Immediate class, or the claim has no size."""
-    size = size_to_make(claim, storage, is_rebuild=is_rebuild)
-    if size is None:
-        return None
     of_class = storage.classes.get(claim.class_name)
     if of_class is None or not of_class.checks_capacity(storage.drivers.get(of_class.provisioner)):
         return None
-    is_published = of_class.waits_for_consumer or any(
-        capacity.storage_class_name == of_class.name for capacity in storage.capacities.values()
+    is_published = (
+        not is_rebuild
+        or of_class.waits_for_consumer
+        or any(capacity.storage_class_name == of_class.name for capacity in storage.capacities.values())
     )
-    return size if is_published or not is_rebuild else None
+    return size_to_make(claim, storage, is_rebuild=is_rebuild) if is_published else None
 
 
 def size_to_make(claim: PersistentVolumeClaim, storage: Storage, *, is_rebuild: bool) -> int | None:
@@ -165,8 +164,8 @@ def size_to_make(claim: PersistentVolumeClaim, storage: Storage, *, is_rebuild: 
 
 def driver_bytes(claim: PersistentVolumeClaim, storage_class: StorageClass | None) -> int:
     """The bytes that the driver of a class takes for a claim's request; 0 without one."""
-    requested = claim.requested.value() if claim.requested is not None else 0
-    rules = rules_of(storage_class)
+    asked, rules = claim.requested, rules_of(storage_class)
+    requested = asked.value() if asked is not None else 0
     return requested if rules is NO_RULES else driver_size(rules, requested, is_block=claim.spec.is_block)
 
 

@@ -59,7 +59,7 @@ def judge_beside(fit: VolumeFit, demand: Demand, expected: Sequence[Demand], row
     """Whether a row holds a newcomer's volumes beside those of nominated pods. It holds each pod's volumes alone."""
     together, owner_of = _together(fit, demand, expected)
     provisioning, _ = fit.made_at(together, row)
-    if provisioning.is_hopeless:  # an existing volume goes to one pod only
+    if None in provisioning.checks:  # an existing volume goes to one pod only
         return Beside(NO_VOLUME)
     chosen: dict[Key, CSIStorageCapacity] = {}
     for place, unit in enumerate(provisioning.units):

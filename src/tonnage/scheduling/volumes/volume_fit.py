@@ -27,7 +27,16 @@ from tonnage.objects.requirements import TopologySelectorTerm
 from tonnage.objects.size_rules import rules_of
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster, in_topology
-from tonnage.scheduling.cluster.columns import SEARCH_ENDED, Bits, Rows, count, row_count, row_numbers
+from tonnage.scheduling.cluster.columns import (
+    MAX_REASONS,
+    SEARCH_ENDED,
+    Bits,
+    Rows,
+    count,
+    only_row,
+    row_count,
+    row_numbers,
+)
 from tonnage.scheduling.configuration.plugin_args import LegacyPools, PoolFit, StorageCapacityArgs
 from tonnage.scheduling.volumes.capacity.class_capacity import (
     NOTHING,
@@ -59,7 +68,6 @@ _NODE, _BIND, _SPACE, _GONE, _SHARED, _ENDED = (1 << place for place in range(le
 NO_SPACE, NO_VOLUME, NO_SPACE_FOUND = _SPACE, _BIND, _SPACE | _ENDED
 """Bits: too little room; nothing to bind; no room, or the search for it ran out of steps."""
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
-_MOST_BITS = 63
 
 
 class ProvisioningDemand(NamedTuple):
@@ -76,15 +84,6 @@ class ProvisioningDemand(NamedTuple):
     position, or None, which always fails: the class of a claim creates no volumes."""
     has_nodes: bool
     """True if a node was selected for a claim."""
-
-    @property
-    def is_hopeless(self) -> bool:
-        return None in self.checks
-
-    @property
-    def rebuilt(self) -> set[Key]:
-        """The bound claims, whose volumes are rebuilt."""
-        return {claim.key for claim in self.claims if claim.is_bound}
 
 
 def _capacity_policy(
@@ -284,10 +283,6 @@ class VolumeFit:
         is_linked = self.is_joint and bool(self.index.groups.ids.links) and self.index.groups.is_linked(known[0][1])
         return OwnedSizes.of(known) if is_linked else descending(size for size, _ in known)
 
-    def all_provisioned(self, demand: Demand) -> ProvisioningDemand:
-        """What must be created if no free volume is taken and every possible rebuild happens."""
-        return self._all_of(demand, demand.loose, [rebuild.claim for rebuild in demand.rebuilds])
-
     def has_free_volumes(self, demand: Demand) -> bool:
         return bool(demand.loose) and self.static.may_match(demand.loose)
 
@@ -306,6 +301,8 @@ class VolumeFit:
     def refusals_of_provisioning(self, provisioning: ProvisioningDemand, rows: Rows) -> Bits:
         """By row, why these volumes cannot be created there, as bits of `REASONS`."""
         bits: Bits = np.zeros(row_count(rows), dtype=np.int64)
+        if (row := only_row(rows)) >= 0 and self._passes_at(provisioning, row):
+            return bits  # nearly every question: equal pods ask about the row that took the last one
         for check in provisioning.checks:
             if check is None:
                 bits[bits == 0] = _BIND
@@ -320,6 +317,16 @@ class VolumeFit:
                 if self.index.search.undecided != undecided:
                     self._tell_undecided(unit, own, rows, np.flatnonzero((bits == _SPACE) & ~fits), bits)
         return bits
+
+    def _passes_at(self, provisioning: ProvisioningDemand, row: int) -> bool:
+        """True if nothing refuses these volumes on one row; without arrays."""
+        for check in provisioning.checks:
+            if isinstance(check, int):
+                if self.number_at(provisioning, check, row) == NOTHING:
+                    return False
+            elif check is None or not in_topology(self.cluster, check, slice(row, row + 1))[0]:
+                return False
+        return True
 
     def _tell_undecided(
         self, unit: ClaimGroup, own: Sequence[Key], rows: Rows, places: npt.NDArray[np.intp], bits: Bits
@@ -375,23 +382,24 @@ class VolumeFit:
         """What must be created on which of these rows, after existing free volumes are taken."""
         match = self.static.match(demand.loose, rows) if self.has_free_volumes(demand) else None
         for rebuilds, places in _by_home(demand, rows):
-            rebuilt = [rebuild.claim for rebuild in rebuilds]
             if match is None:
-                yield self._all_of(demand, demand.loose, rebuilt), places, None
+                yield self.to_provision(demand, demand.loose, rebuilds), places, None
                 continue
             pattern = _found_on(match, places)
             for each in np.unique(pattern).tolist():
                 left = [claim for place, claim in enumerate(match.claims) if not each >> place & 1]
-                yield self._all_of(demand, left, rebuilt), places[pattern == each], match
+                yield self.to_provision(demand, left, rebuilds), places[pattern == each], match
 
     def made_at(self, demand: Demand, row: int) -> tuple[ProvisioningDemand, Match | None]:
         """What must be created on one row, and which volumes are taken there."""
         provisioning, _, match = next(self.provisioning_demands(demand, slice(row, row + 1)))
         return provisioning, match
 
-    def _all_of(
-        self, demand: Demand, loose: Iterable[PersistentVolumeClaim], rebuilt: Iterable[PersistentVolumeClaim]
+    def to_provision(
+        self, demand: Demand, loose: Iterable[PersistentVolumeClaim], rebuilds: Iterable[Rebuild]
     ) -> ProvisioningDemand:
+        """What must be created for pinned claims, these `loose` ones, and `rebuilds`."""
+        rebuilt = [rebuild.claim for rebuild in rebuilds]
         return self.provisioning_demand((*demand.pinned, *by_size((*loose, *rebuilt))))
 
     # -- one node -----------------------------------------------------------------------------------------------------
@@ -406,14 +414,18 @@ class VolumeFit:
         """The capacity object that each new volume would be created from."""
         chosen: list[CSIStorageCapacity | None] = []
         for place, unit in enumerate(provisioning.units):
-            objects, own = self.index.of(unit.class_name), self.own_claims(provisioning, place)
-            number = objects.choice_at(self.policy, unit.sizes, row, own)
-            chosen.append(None if number == NOTHING else objects.entries[number].capacity)
+            number = self.number_at(provisioning, place, row)
+            chosen.append(None if number == NOTHING else self.index.of(unit.class_name).entries[number].capacity)
         found = []
         for claim, place in zip(provisioning.claims, provisioning.places, strict=True):
             of = chosen[place] if place >= 0 else None
             found.append(Provision(claim, member_of(of, claim.class_name) if of is not None else None, claim.is_bound))
         return tuple(found)
+
+    def number_at(self, provisioning: ProvisioningDemand, unit: int, row: int, *, is_scored: bool = False) -> int:
+        """The number of the object on a row that would hold a unit, or by which it is scored; or `NOTHING`."""
+        wanted, own = provisioning.units[unit], self.own_claims(provisioning, unit)
+        return self.index.of(wanted.class_name).choice_at(self.policy, wanted.sizes, row, own, is_scored=is_scored)
 
     def own_claims(self, provisioning: ProvisioningDemand, unit: int) -> tuple[Key, ...]:
         """Claims whose own holds are ignored, because a node was selected for one of them."""
@@ -440,7 +452,7 @@ def _by_home(demand: Demand, rows: Rows) -> Iterator[tuple[Sequence[Rebuild], np
 
 def _found_on(match: Match, places: npt.NDArray[np.intp]) -> npt.NDArray[Any]:
     """By row, the claims that find a volume, as bits: rows with equal bits need the same new volumes."""
-    bits = np.int64 if len(match.claims) < _MOST_BITS else object  # plain integers have no limit, but are slower
+    bits = np.int64 if len(match.claims) < MAX_REASONS else object  # plain integers have no limit, but are slower
     pattern = np.zeros(len(places), dtype=bits)
     for place, chosen in enumerate(match.chosen):
         pattern |= (chosen[places] >= 0).astype(bits) << place

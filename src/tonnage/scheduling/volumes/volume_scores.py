@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tonnage.objects.core_v1 import is_out_of_use
-from tonnage.scheduling.cluster.columns import Ints, Rows, row_count, row_numbers
+from tonnage.scheduling.cluster.columns import Ints, Rows, only_row, row_count, row_numbers
 from tonnage.scheduling.configuration.plugin_args_rules import Shape, along
 from tonnage.scheduling.framework import MAX_SCORE
 from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING
@@ -70,6 +70,8 @@ class VolumeScores:
 
     def of_provisioning(self, fit: VolumeFit, provisioning: ProvisioningDemand, rows: Rows) -> Ints:
         """By row, the score by the objects that these volumes would be created from."""
+        if (row := only_row(rows)) >= 0:
+            return np.array([self._at(fit, provisioning, row)], dtype=np.int64)
         requested: dict[str, Ints] = {}
         capacity: dict[str, Ints] = {}
         for place, unit in enumerate(provisioning.units):
@@ -86,6 +88,22 @@ class VolumeScores:
             return np.zeros(row_count(rows), dtype=np.int64)
         scores = [class_scores(self._shape, requested[name], capacity[name]) for name in requested]
         return mean(scores, [(capacity[name] != _UNKNOWN).astype(np.int64) for name in requested])
+
+    def _at(self, fit: VolumeFit, provisioning: ProvisioningDemand, row: int) -> int:
+        """`of_provisioning` for one row, without arrays."""
+        requested: dict[str, int] = {}
+        capacity: dict[str, int] = {}
+        for place, unit in enumerate(provisioning.units):
+            number, name = fit.number_at(provisioning, place, row, is_scored=True), unit.class_name
+            if number != NOTHING:
+                reading, own = fit.index.of(name).reading(fit.policy), fit.own_claims(provisioning, place)
+                requested[name] = requested.get(name, 0) + min(sum(unit.sizes), MOST_BYTES)
+                capacity[name] = reading.scored_by_object(own).item(number)
+        total, table = 0, _table(self._shape)
+        for name, asked in requested.items():
+            is_over = capacity[name] == 0 or asked > capacity[name]
+            total += table.item(_FULL if is_over else asked * _FULL // capacity[name])
+        return (2 * total + len(requested)) // (2 * len(requested)) if requested else 0
 
     def of(self, fit: VolumeFit, demand: Demand, rows: Rows) -> Ints:
         """By row, the score of a pod that may take existing volumes, or whose needs differ between rows."""

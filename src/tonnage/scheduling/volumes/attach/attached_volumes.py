@@ -194,7 +194,8 @@ class AttachedVolumes:
 
     def catch_up(self) -> None:
         """Read what changed since the last question. Must run before the limits are read."""
-        self._read_nodes()
+        if self._cluster.node_changes.tick != self._caught_up_at:
+            self._read_nodes()
         while self._stale_pods:
             self._count(self._stale_pods.pop())
         while self._stale_rows:
@@ -203,8 +204,6 @@ class AttachedVolumes:
     def _read_nodes(self) -> None:
         """Read the CSINodes of nodes that came, went or changed rows."""
         changes = self._cluster.node_changes
-        if changes.tick == self._caught_up_at:
-            return
         for row in row_numbers(changes.since(self._caught_up_at, self._cluster.size)).tolist():
             node = self._cluster.nodes[row]
             now = (node.uid, node.name) if node is not None else ("", "")  # a hole has neither

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from tonnage.objects.meta import Key, StampedMeta
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.cluster.columns import Mask, Rows, only_row, row_count
+from tonnage.scheduling.cluster.columns import Mask, Rows, row_count
 from tonnage.scheduling.volumes.capacity.pools import NO_ROOM, Room, Topology, canonical
 from tonnage.scheduling.volumes.capacity.reading import CapacityPolicy, Numbers, Question, Reading
 from tonnage.scheduling.volumes.packing.pool_fits import UNLIMITED, SearchBudget, Sizes
@@ -95,9 +95,6 @@ class ClassCapacity:
     ) -> Numbers:
         """By row, the number of the first object that holds the group, or `NOTHING`. `is_scored`: the object to score
         by instead (`CapacityPolicy.scores_best`)."""
-        row = only_row(rows)
-        if row >= 0 and question is Question.FITS:
-            return np.array([self.choice_at(policy, sizes, row, own, is_scored=is_scored)], dtype=np.intp)
         reading = self.reading(policy)
         found: Numbers = np.empty(row_count(rows), dtype=np.intp)
         found.fill(NOTHING)
@@ -200,6 +197,11 @@ class ClassCapacity:
         """Read an object's new figures and holds."""
         for reading in self._readings.values():
             reading.write(entry.number, entry.capacity)
+
+    def read_holds(self, entry: CapacityEntry) -> None:
+        """Read what is held of an object now; its figures are the same."""
+        for reading in self._readings.values():
+            reading.write_holds(entry.number)
 
     def take_out(self, entry: CapacityEntry) -> None:
         """Remove an object from every reading. Undoes `put_in`."""

@@ -141,7 +141,7 @@ class CapacityIndex:
         """An object's holds changed: read them, and have cached decisions for its rows checked again."""
         entry = self._entries.get(uid)
         if entry is not None:
-            self._read_again(entry)
+            self._read_again(entry, holds_only=True)
 
     def _connected(self, entry: CapacityEntry) -> list[CapacityEntry]:
         """The entry, and those of objects that are connected with it by the ids of their pools."""
@@ -175,9 +175,10 @@ class CapacityIndex:
                 if entry is not None:
                     self._read_again(entry)
 
-    def _read_again(self, entry: CapacityEntry) -> None:
+    def _read_again(self, entry: CapacityEntry, *, holds_only: bool = False) -> None:
         for each in self._connected(entry):
-            self._classes[each.class_name].rewrite(each)
+            of_class = self._classes[each.class_name]
+            (of_class.read_holds if holds_only else of_class.rewrite)(each)
             for joint in self._joint.values():
                 joint.member_changed(each.capacity)
             self._cluster.note_rows(each.rows)

@@ -151,32 +151,43 @@ class Reading:
             self._widen_pools(len(self.pools), len(room.pools))
         self._capacities[number], self.rooms[number] = capacity, room
         self.pools[number] = NO_POOL
-        self.pools[number, : len(room.pools)] = [max(min(pool, MOST_BYTES), NO_POOL) for pool in room.pools]
-        self._table["is_unbounded"][number] = bool(room.pools) and room.pools[0] >= UNBOUNDED
-        self._table["limit"][number] = min(room.claim_limit, MOST_BYTES)
-        self._table["slots"][number] = min(room.slots, MOST_BYTES)
+        if room.pools:
+            self.pools[number, : len(room.pools)] = [max(min(pool, MOST_BYTES), NO_POOL) for pool in room.pools]
         self._has_slots |= room.slots < UNBOUNDED
         self._told_bytes[number] = self.policy.scored_bytes(capacity) if capacity is not None else 0
-        held = self.policy.held(capacity, ()) if capacity is not None else ()
-        view = self.policy.shared(capacity, ()) if capacity is not None else None
+        self.write_holds(number)
+
+    def write_holds(self, number: int) -> None:
+        """Write what is held of an object now into its row."""
+        capacity, room = self._capacities[number], self.rooms[number]
+        held: Held = ()
+        view = None
+        if capacity is not None:
+            held, view = self.policy.held(capacity, ()), self.policy.shared(capacity, ())
         if view is None:
             self.shared.pop(number, None)
         else:
             self.shared[number] = view
             if held is not None:
                 held = descending(size for size, _ in view.promised)
-        if held == () and view is None:
-            self.held.pop(number, None)
-        else:
+        is_held = held != () or view is not None
+        if is_held:
             self.held[number] = held
-        promised = held or ()
-        limit = min(room.claim_limit_beside(promised), MOST_BYTES)
-        row = self._table[number]
-        row["is_held"], row["is_shared"] = number in self.held, view is not None
-        row["limit_beside"] = limit if held is not None else _NO_CLAIM
-        row["slots_beside"] = row["slots"] - len(promised)
-        row["promised"], row["largest_promised"] = min(sum(promised), MOST_BYTES), promised[0] if promised else 0
-        row["scored"] = self._scored_beside(number, promised)
+        else:
+            self.held.pop(number, None)
+        promised, slots = held or (), min(room.slots, MOST_BYTES)
+        self._table[number] = (  # in the order of `_COLUMNS`
+            is_held,
+            view is not None,
+            bool(room.pools) and room.pools[0] >= UNBOUNDED,
+            min(room.claim_limit, MOST_BYTES),
+            min(room.claim_limit_beside(promised), MOST_BYTES) if held is not None else _NO_CLAIM,
+            slots,
+            slots - len(promised),
+            min(sum(promised), MOST_BYTES),
+            promised[0] if promised else 0,
+            self._scored_beside(number, promised),
+        )
         for answers in self._memo.values():
             answers[number] = _UNKNOWN
 

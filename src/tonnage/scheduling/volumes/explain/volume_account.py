@@ -74,7 +74,7 @@ class VolumeAccount:
         return found
 
     def _node(self, row: int, provisioning: ProvisioningDemand, match: Match | None, place: int) -> NodeAccount:
-        rebuilt = provisioning.rebuilt
+        rebuilt = {claim.key for claim in provisioning.claims if claim.is_bound}
         claims = [
             ClaimAccount(
                 claim.key, BOUND, _bytes(claim), claim.spec.volume_name, miss=self._unreachable(claim, volume, row)

@@ -52,10 +52,11 @@ class Refusals:
 
     def of(self, claim: PersistentVolumeClaim) -> str:
         """Why the claim's volume cannot be created, in the provisioner's words; empty if it can."""
-        if claim.is_bound or not claim.selected_node:
+        node_name = claim.selected_node
+        if not node_name or claim.is_bound:
             return ""
         known = self._storage.claims.api(claim.key)
-        if known is None or known.uid != claim.uid or known.selected_node != claim.selected_node:
+        if known is None or known.selected_node != node_name or known.uid != claim.uid:
             return ""  # it is not written yet: nobody can have refused it
         return annotated_refusal(claim) or self._told_by_events(claim)
 
@@ -69,11 +70,11 @@ class Refusals:
         return "" if is_old else last.message
 
     def _claim_changed(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
-        known = either(old, new)
+        key = either(old, new).key
         if new is None or old is None or _asked(old) != _asked(new):
-            self._asked_at.pop(known.key, None)
-        if new is not None and new.selected_node and not new.is_bound and not self._storage.claims.is_assumed(new.key):
-            self._asked_at.setdefault(new.key, new.metadata.updated_at)
+            self._asked_at.pop(key, None)
+        if new is not None and not self._storage.claims.is_assumed(key) and new.selected_node and not new.is_bound:
+            self._asked_at.setdefault(key, new.metadata.updated_at)
 
     def _event_changed(self, old: Event | None, new: Event | None) -> None:
         known = either(old, new)

@@ -66,7 +66,7 @@ class Ledger(PromiseBook):
         return list(found.values())
 
     def held(self, members: Sequence[CSIStorageCapacity], own: Collection[Key]) -> Sizes:
-        return descending(size for size, _ in self.promised_by_class(members, own))
+        return descending([size for size, _ in self.promised_by_class(members, own)])
 
     def own_claims(self, claims: Iterable[PersistentVolumeClaim], group: Iterable[PersistentVolumeClaim]) -> list[Key]:
         return [claim.key for claim in claims if claim.selected_node]
