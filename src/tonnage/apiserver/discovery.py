@@ -13,7 +13,7 @@ import hashlib
 import platform
 import sys
 from base64 import b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from tonnage import KUBERNETES_VERSION
@@ -50,28 +50,28 @@ def api_versions(server_address: str) -> Doc:
     """`/api`: versions of the core group, and the address of this server (`host:port`) for clients of any network."""
     return {
         "kind": "APIVersions",
-        "versions": list(_versions("", ())),
+        "versions": list(_table(())[""]),
         "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": server_address}],
     }
 
 
 def api_group_list(custom: Custom = ()) -> Doc:
     """`/apis`: every group but core."""
-    groups = [_group(name, custom) for name in _groups(custom) if name]
+    groups = [_group(name, versions) for name, versions in _table(custom).items() if name]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
 
 def api_group(group: str, custom: Custom = ()) -> Doc:
     """`/apis/<group>`. KeyError for an unknown group."""
-    if group not in _groups(custom) or not group:
+    if not group:
         raise KeyError(group)
-    return {"kind": "APIGroup", "apiVersion": "v1", **_group(group, custom)}
+    return {"kind": "APIGroup", "apiVersion": "v1", **_group(group, _table(custom)[group])}
 
 
 def api_resource_list(group: str, version: str, custom: Custom = ()) -> Doc:
     """`/api/v1` or `/apis/<group>/<version>`: resources and subresources. KeyError for an unknown version."""
     rows: list[Doc] = []
-    for resource in _resources(group, version, custom):
+    for resource in _table(custom)[group][version]:
         rows.append(_resource(resource))
         rows.extend(_subresource(resource, name) for name in sorted(resource.subresources))
     return {
@@ -82,8 +82,8 @@ def api_resource_list(group: str, version: str, custom: Custom = ()) -> Doc:
     }
 
 
-def _group(name: str, custom: Custom) -> Doc:
-    versions = [{"groupVersion": f"{name}/{version}", "version": version} for version in _versions(name, custom)]
+def _group(name: str, served: Iterable[str]) -> Doc:
+    versions = [{"groupVersion": f"{name}/{version}", "version": version} for version in served]
     return {"name": name, "versions": versions, "preferredVersion": versions[0]}
 
 
@@ -144,28 +144,20 @@ def negotiates_aggregated(accept: str) -> str | None:
 
 def aggregated(core: bool, version: str = "v2", custom: Custom = ()) -> StaticDocument:
     """`/api` (core) or `/apis` (all other groups) in one answer, with the content of the whole walk."""
-    groups = [name for name in _groups(custom) if (name == "") is core]
-    body = encode(
+    items = [
         {
-            "kind": "APIGroupDiscoveryList",
-            "apiVersion": f"apidiscovery.k8s.io/{version}",
-            "metadata": {},
-            "items": [_aggregated_group(name, custom) for name in groups],
+            "metadata": {"name": name} if name else {},
+            "versions": [
+                {"version": each, "resources": [*map(_aggregated_resource, resources)], "freshness": "Current"}
+                for each, resources in versions.items()
+            ],
         }
-    )
-    return _document(body, f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList")
-
-
-def _aggregated_group(name: str, custom: Custom) -> Doc:
-    versions = [
-        {
-            "version": version,
-            "resources": [_aggregated_resource(resource) for resource in _resources(name, version, custom)],
-            "freshness": "Current",
-        }
-        for version in _versions(name, custom)
+        for name, versions in _table(custom).items()
+        if (name == "") is core
     ]
-    return {"metadata": {"name": name} if name else {}, "versions": versions}
+    kind, api_version = "APIGroupDiscoveryList", f"apidiscovery.k8s.io/{version}"
+    body = encode({"kind": kind, "apiVersion": api_version, "metadata": {}, "items": items})
+    return _document(body, f"application/json;g=apidiscovery.k8s.io;v={version};as={kind}")
 
 
 def _aggregated_resource(resource: Resource) -> Doc:
@@ -205,25 +197,17 @@ _EVERY = tuple(sorted((*NOT_STORED, *RESOURCES), key=lambda resource: resource.g
 
 def group_versions(custom: Custom = ()) -> list[tuple[str, str]]:
     """Every (group, version) with resources, core first."""
-    return list(dict.fromkeys((resource.group, resource.version) for resource in (*_EVERY, *custom)))
+    return [(group, version) for group, versions in _table(custom).items() for version in versions]
 
 
-def _groups(custom: Custom) -> list[str]:
-    return list(dict.fromkeys(resource.group for resource in (*_EVERY, *custom)))
-
-
-def _versions(group: str, custom: Custom) -> list[str]:
-    """Preferred first: the table's order, then the custom resources'."""
-    found = dict.fromkeys(resource.version for resource in _EVERY if resource.group == group)
-    added = {resource.version for resource in custom if resource.group == group}
-    return [*found, *sorted(added - found.keys(), key=version_preference)]
-
-
-def _resources(group: str, version: str, custom: Custom) -> list[Resource]:
-    found = [resource for resource in (*_EVERY, *custom) if (resource.group, resource.version) == (group, version)]
-    if not found:
-        raise KeyError((group, version))
-    return sorted(found, key=lambda resource: resource.plural)
+def _table(custom: Custom) -> dict[str, dict[str, list[Resource]]]:
+    """Resources by name, by version (the preferred first, the custom resources' last), by group."""
+    every = [*_EVERY, *sorted(custom, key=lambda resource: version_preference(resource.version))]
+    table: dict[str, dict[str, list[Resource]]] = {resource.group: {} for resource in (*_EVERY, *custom)}
+    for resource in every:
+        table[resource.group].setdefault(resource.version, []).append(resource)
+        table[resource.group][resource.version].sort(key=lambda each: each.plural)
+    return table
 
 
 # -- the version -----------------------------------------------------------------------------------------------------

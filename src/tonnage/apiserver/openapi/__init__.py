@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -65,19 +65,6 @@ _WRITING = ("dryRun", "fieldManager", "fieldValidation")
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
-    """One method on one path. `body` is None for reads and for PATCH, whose body depends on its content type."""
-
-    path: str
-    verb: _Verb
-    id: str
-    summary: str
-    kind: Struct
-    result: Struct
-    body: Struct | None
-
-
-@dataclass(frozen=True, slots=True)
 class _Verb:
     method: str
     action: str
@@ -99,24 +86,19 @@ _VERBS = {
     "delete": _Verb("delete", "delete", "delete", "delete one", _DELETION, (200, 202)),
 }
 _OF_COLLECTION = ("list", "create", "deletecollection")
-_OF_OBJECT = ("get", "update", "patch", "delete")
 
 
-def operations(resource: Resource) -> Iterator[Operation]:
-    """The operations on the collection, on one object and on its subresources, path by path."""
-    collection = resource.path(namespace="{namespace}")
-    offered = verbs_of(resource)
+def _endpoints(resource: Resource) -> Iterator[tuple[str, str, str]]:
+    """Path, verb and subresource of every operation: on the collection, on one object and on its subresources."""
+    collection, offered = resource.path(namespace="{namespace}"), verbs_of(resource)
     if resource.namespaced and "list" in offered:
-        yield _operation(resource, "list", resource.path(), everywhere=True)
-    for verb in _OF_COLLECTION:
+        yield resource.path(), "list", ""
+    for verb in _VERBS:
         if verb in offered:
-            yield _operation(resource, verb, collection)
-    for verb in _OF_OBJECT:
-        if verb in offered:
-            yield _operation(resource, verb, f"{collection}/{{name}}")
+            yield collection if verb in _OF_COLLECTION else f"{collection}/{{name}}", verb, ""
     for name in resource.subresources:
         for verb in verbs_of(resource, name):
-            yield _operation(resource, verb, f"{collection}/{{name}}/{name}", subresource=name)
+            yield f"{collection}/{{name}}/{name}", verb, name
 
 
 def kind_of(resource: Resource, subresource: str = "") -> Struct:
@@ -124,22 +106,49 @@ def kind_of(resource: Resource, subresource: str = "") -> Struct:
     return schema_of_resource(subresource_named(subresource).body or resource)
 
 
-def _operation(
-    resource: Resource, verb: str, path: str, *, subresource: str = "", everywhere: bool = False
-) -> Operation:
-    described, kind = _VERBS[verb], kind_of(resource, subresource)
-    result, body = kind, None
+def _operation(resource: Resource, path: str, verb: str, subresource: str, dialect: types.Dialect) -> Doc:
+    said, kind = _VERBS[verb], kind_of(resource, subresource)
+    result, body = kind, ""
     if verb == "list":
         result = types.list_of(resource)
+    elif verb == "patch":
+        body = types.PATCH
     elif verb in ("create", "update"):
-        body = kind
+        body = kind.full_name
     elif verb in ("delete", "deletecollection"):
-        body = schema_of("meta", "v1", "DeleteOptions")
+        body = schema_of("meta", "v1", "DeleteOptions").full_name
         if verb == "deletecollection" or not returns_deleted(resource):
             result = schema_of("meta", "v1", "Status")
     about = f"{resource.kind}'s {subresource}" if subresource else kind.name
-    name = _id(resource, described.word, subresource, everywhere)
-    return Operation(path, described, name, f"{described.does} {about}", kind, result, body)
+    everywhere = resource.namespaced and "{namespace}" not in path
+    made: Doc = {
+        "tags": [f"{(resource.group or 'core').partition('.')[0]}_{resource.version}"],
+        "description": f"{said.does} {about}",
+        "operationId": _id(resource, said.word, subresource, everywhere),
+        "x-kubernetes-action": said.action,
+        "x-kubernetes-group-version-kind": types.group_version_kind(kind),
+    }
+    parameters: list[Doc] = []
+    for name in said.parameters:
+        type_, told = QUERY[name]
+        form = {"schema": {"type": type_}} if dialect is types.V3 else {"type": type_}
+        parameters.append({"name": name, "in": "query", "description": told, **form})
+    media = patch_types(resource) if verb == "patch" else ("*/*",)
+    body_type, is_required = {"schema": dialect.ref(body)}, said.method != "delete"
+    answer: Doc = {"schema": dialect.ref(result.full_name)}
+    if dialect is types.V3:
+        if parameters:
+            made["parameters"] = parameters
+        if body:
+            made["requestBody"] = {"content": dict.fromkeys(media, body_type), "required": is_required}
+        answer = {"content": {"application/json": answer}}
+    else:
+        if body:
+            parameters.append({"name": "body", "in": "body", "required": is_required, **body_type})
+        made |= {"consumes": list(media), "produces": ["application/json"], "parameters": parameters}
+    made["responses"] = {str(code): {"description": _PHRASES[code], **answer} for code in said.codes}
+    made["responses"]["401"] = {"description": "Unauthorized"}
+    return made
 
 
 def _id(resource: Resource, word: str, subresource: str, everywhere: bool) -> str:
@@ -180,7 +189,7 @@ def _openapi_v3(group: str, version: str, custom: tuple[CustomResource, ...]) ->
     resources += custom
     if not resources:
         raise KeyError((group, version))
-    paths = _paths(resources, _operation_v3, {"schema": {"type": "string", "uniqueItems": True}})
+    paths = _paths(resources, types.V3)
     for item in paths.values():
         if not item["parameters"]:  # Go does not preserve an empty list
             del item["parameters"]
@@ -226,58 +235,22 @@ def _roots(resources: list[Resource]) -> list[Struct]:
     return roots
 
 
-def _paths(
-    resources: Iterable[Resource], described: Callable[[Operation, Resource], Doc], type_of_parameters: Doc
-) -> dict[str, Doc]:
+def _paths(resources: Iterable[Resource], dialect: types.Dialect) -> dict[str, Doc]:
     about = {"name": "Name of the object.", "namespace": "Namespace of the objects."}
+    form: Doc = {"schema": {"type": "string", "uniqueItems": True}} if dialect is types.V3 else {"type": "string"}
     paths: dict[str, Doc] = defaultdict(dict)
     for resource in resources:
-        for operation in operations(resource):
-            item = paths[operation.path]
-            item[operation.verb.method] = described(operation, resource)
-            item["parameters"] = [
-                {"name": name, "in": "path", "required": True, "description": text, **type_of_parameters}
+        for path, verb, subresource in _endpoints(resource):
+            paths[path][_VERBS[verb].method] = _operation(resource, path, verb, subresource, dialect)
+            paths[path]["parameters"] = [
+                {"name": name, "in": "path", "required": True, "description": text, **form}
                 for name, text in about.items()
-                if f"{{{name}}}" in operation.path
+                if f"{{{name}}}" in path
             ]
     return paths
 
 
-def _common(operation: Operation, resource: Resource) -> Doc:
-    """The part of an operation that both versions share."""
-    group = (resource.group or "core").partition(".")[0]
-    return {
-        "tags": [f"{group}_{resource.version}"],
-        "description": operation.summary,
-        "operationId": operation.id,
-        "x-kubernetes-action": operation.verb.action,
-        "x-kubernetes-group-version-kind": types.group_version_kind(operation.kind),
-    }
-
-
 _PHRASES = {200: "OK", 201: "Created", 202: "Accepted"}
-
-
-def _operation_v3(operation: Operation, resource: Resource) -> Doc:
-    answer = types.V3.ref(operation.result.full_name)
-    made = _common(operation, resource)
-    if operation.verb.parameters:
-        made["parameters"] = [
-            {"name": name, "in": "query", "description": QUERY[name][1], "schema": {"type": QUERY[name][0]}}
-            for name in operation.verb.parameters
-        ]
-    if operation.verb.method == "patch":
-        body = types.V3.ref(types.PATCH)
-        content = {kind: {"schema": body} for kind in patch_types(resource)}
-        made["requestBody"] = {"content": content, "required": True}
-    elif operation.body is not None:
-        body = types.V3.ref(operation.body.full_name)
-        made["requestBody"] = {"content": {"*/*": {"schema": body}}, "required": operation.verb.method != "delete"}
-    made["responses"] = {
-        str(code): {"description": _PHRASES[code], "content": {"application/json": {"schema": answer}}}
-        for code in operation.verb.codes
-    } | {"401": {"description": "Unauthorized"}}
-    return made
 
 
 def _document_v2(custom: Custom) -> Doc:
@@ -285,29 +258,8 @@ def _document_v2(custom: Custom) -> Doc:
     return {
         "swagger": "2.0",
         "info": _INFO,
-        "paths": _paths(resources, _operation_v2, {"type": "string"}),
+        "paths": _paths(resources, types.V2),
         "definitions": types.definitions(_roots(resources), types.V2, _given(custom, types.V2)),
         "securityDefinitions": {"BearerToken": _TOKEN},
         "security": [{"BearerToken": []}],
     }
-
-
-def _operation_v2(operation: Operation, resource: Resource) -> Doc:
-    made = _common(operation, resource)
-    is_patch = operation.verb.method == "patch"
-    made |= {"consumes": list(patch_types(resource)) if is_patch else ["*/*"], "produces": ["application/json"]}
-    parameters: list[Doc] = [
-        {"name": name, "in": "query", "description": QUERY[name][1], "type": QUERY[name][0]}
-        for name in operation.verb.parameters
-    ]
-    if is_patch or operation.body is not None:
-        schema = types.V2.ref(types.PATCH if operation.body is None else operation.body.full_name)
-        parameters.append(
-            {"name": "body", "in": "body", "required": operation.verb.method != "delete", "schema": schema}
-        )
-    made["parameters"] = parameters
-    made["responses"] = {
-        str(code): {"description": _PHRASES[code], "schema": types.V2.ref(operation.result.full_name)}
-        for code in operation.verb.codes
-    } | {"401": {"description": "Unauthorized"}}
-    return made

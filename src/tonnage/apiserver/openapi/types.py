@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 
 from tonnage.documents.schema import Field, ListOf, MapOf, Struct, Type, schema_of, schema_of_resource
 from tonnage.objects.document import Doc
-from tonnage.objects.resources import NOT_STORED, RESOURCES, Resource
+from tonnage.objects.resources import NOT_STORED, RESOURCES, SCALES, Resource
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 PATCH = f"{_META}.Patch"
@@ -22,19 +22,15 @@ PATCH = f"{_META}.Patch"
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """Where definitions live, and whether a `$ref` may have siblings (version 3 needs `allOf`)."""
+    """A version: where its definitions live. Version 3 can say "string or number", and a `$ref` needs `allOf` there."""
 
     refs: str
-    ref_stands_alone: bool
-    either: bool
-    """True if it can express "string or number"."""
 
     def ref(self, full_name: str) -> Doc:
         return {"$ref": f"{self.refs}{full_name}"}
 
 
-V2 = Dialect("#/definitions/", ref_stands_alone=False, either=False)
-V3 = Dialect("#/components/schemas/", ref_stands_alone=True, either=True)
+V2, V3 = Dialect("#/definitions/"), Dialect("#/components/schemas/")
 
 # Scalars that OpenAPI writes in place.
 _PLAIN: dict[str, Doc] = {
@@ -109,7 +105,7 @@ def definitions(roots: Iterable[Struct], dialect: Dialect, given: Mapping[str, D
                 waiting.append(leaf)
             elif leaf.name in _NAMED:
                 full_name, description, as_v2, as_v3 = _NAMED[leaf.name]
-                found[full_name] = {"description": description, **(as_v3 if dialect.either else as_v2)}
+                found[full_name] = {"description": description, **(as_v3 if dialect is V3 else as_v2)}
     return dict(sorted(found.items()))
 
 
@@ -137,10 +133,7 @@ def group_version_kind(struct: Struct) -> Doc:
 
 @cache
 def _packages() -> dict[str, tuple[str, str]]:
-    scale = schema_of("autoscaling", "v1", "Scale")
-    return {schema_of_resource(row).package: (row.group, row.version) for row in (*RESOURCES, *NOT_STORED)} | {
-        scale.package: ("autoscaling", "v1")
-    }
+    return {schema_of_resource(row).package: (row.group, row.version) for row in (*RESOURCES, *NOT_STORED, SCALES)}
 
 
 def _definition(struct: Struct, dialect: Dialect) -> Doc:
@@ -161,7 +154,7 @@ def _property(field: Field, dialect: Dialect) -> Doc:
     if field.default is not None:
         made["default"] = field.default
     form = _form(field.type, dialect)
-    made |= {"allOf": [form]} if "$ref" in form and dialect.ref_stands_alone else form
+    made |= {"allOf": [form]} if "$ref" in form and dialect is V3 else form
     strategies = []
     if isinstance(field.type, ListOf):
         kind = field.type

@@ -98,13 +98,9 @@ def labels(pairs: dict[str, str] | None) -> str:
     return ",".join(f"{key}={value}" for key, value in sorted((pairs or {}).items())) or NONE
 
 
-def selector(wanted: Doc | None) -> str:
-    """A label selector in the syntax of `kubectl get -l`, sorted by key; empty when it selects everything."""
-    return "" if wanted is None else str(convert(LabelSelector, wanted))
-
-
-def selector_or_none(wanted: Doc | None) -> str:
-    return selector(wanted) or NONE
+def selector(wanted: Doc | None, everything: str = "") -> str:
+    """A label selector in the syntax of `kubectl get -l`, sorted by key; `everything` when it selects everything."""
+    return everything if wanted is None else str(convert(LabelSelector, wanted)) or everything
 
 
 _ACCESS_MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
@@ -254,19 +250,10 @@ def claim_state(claim: Doc, now: datetime) -> Cell:
     return ",".join(words or ["pending"])
 
 
-def request_quota(quota: Doc, now: datetime) -> Cell:
-    return _quota(quota, is_limit=False)
-
-
-def limit_quota(quota: Doc, now: datetime) -> Cell:
-    return _quota(quota, is_limit=True)
-
-
-def _quota(quota: Doc, *, is_limit: bool) -> str:
+def quota(status: Doc | None, part: str) -> Cell:
     """`pods: 1/5, requests.cpu: 250m/2`: used and hard, of the names that begin with `limits.` or of the others."""
-    status = quota.get("status", {})
-    hard, used = status.get("hard", {}), status.get("used", {})
-    shown = [name for name in sorted(hard) if name.startswith("limits.") is is_limit]
+    hard, used = dig(status or {}, "hard") or {}, dig(status or {}, "used") or {}
+    shown = [name for name in sorted(hard) if name.startswith("limits.") is (part == "limits")]
     return ", ".join(f"{name}: {size(used.get(name))}/{size(hard[name])}" for name in shown)
 
 
