@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 from tonnage.private_files import sync_folder
 from tonnage.store import database, loading
@@ -58,23 +57,14 @@ class Report:
             self.add(f'revision {revision} of "{repr(key)[1:-1]}": {problem}')
 
 
-class Reader(NamedTuple):
-    """A read-only connection. Without a server (`is_alone`) `acknowledged` is the last server's newest revision."""
-
-    connection: sqlite3.Connection
-    is_alone: bool
-    acknowledged: int
-
-
 def check_folder(folder: Path, find_problem: database.FindProblem | None = None) -> Report:
     """Check the store in `folder`. Raises StoreError if there is none, or it is not ours."""
     path = folder / LOG_FILE
-    with reading(folder) as reader:
-        report = check(reader.connection, path, find_problem)
+    with reading(folder) as (connection, acknowledged):
+        report = check(connection, path, find_problem)
         # A running server is writing the file; it has looked at its own start.
-        lost = database.lost_commits(database.wal_of(path)) if reader.is_alone else 0
-        acknowledged = reader.acknowledged
-    if report.is_readable and report.revision < acknowledged:
+        lost = database.lost_commits(database.wal_of(path)) if acknowledged is not None else 0
+    if report.is_readable and acknowledged is not None and report.revision < acknowledged:
         report.add(f"revision {acknowledged} was acknowledged, and the newest that is there is {report.revision}")
     if lost:
         report.add(f"the write-ahead log breaks off, and {lost} commits at its end are lost")
@@ -109,8 +99,8 @@ def check(connection: sqlite3.Connection, path: Path, find_problem: database.Fin
 
 
 @contextmanager
-def reading(folder: Path) -> Iterator[Reader]:
-    """Yield a read-only connection, beside a server or without one; leave nothing behind. Raises StoreError.
+def reading(folder: Path) -> Iterator[tuple[sqlite3.Connection, int | None]]:
+    """Yield a read-only connection, and the newest acknowledged revision unless a server runs. Raises StoreError.
 
     SQLite wants two files of its own beside the database. Without a server, a file that was closed in order is read as
     immutable; after a kill SQLite creates the missing one, which is removed again. The lock keeps servers from starting
@@ -122,8 +112,8 @@ def reading(folder: Path) -> Iterator[Reader]:
     with ExitStack() as undo:
         try:
             options = "mode=ro"
-            is_alone, acknowledged = _is_free(folder, undo)
-            if is_alone:
+            acknowledged = _acknowledged(folder, undo)
+            if acknowledged is not None:
                 wal, shm = database.wal_of(path), path.with_name(f"{LOG_FILE}-shm")
                 if not wal.exists() or not wal.stat().st_size:
                     options = "mode=ro&immutable=1"
@@ -136,21 +126,21 @@ def reading(folder: Path) -> Iterator[Reader]:
             connection.execute("PRAGMA schema_version").fetchone()
         except (sqlite3.Error, OSError, UnicodeDecodeError) as exc:
             raise database.translated(exc, path) from exc
-        yield Reader(connection, is_alone, acknowledged)
+        yield connection, acknowledged
 
 
-def _is_free(folder: Path, undo: ExitStack) -> tuple[bool, int]:
-    """(True, newest acknowledged revision) if no server runs there; then none can start until `undo`."""
+def _acknowledged(folder: Path, undo: ExitStack) -> int | None:
+    """The newest acknowledged revision, None while a server runs there; else none can start until `undo`."""
     try:
         lock = os.open(folder / "lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
-        return True, 0
+        return 0
     undo.callback(os.close, lock)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        return False, 0
-    return True, acknowledged_in(lock)
+        return None
+    return acknowledged_in(lock)
 
 
 def _check_rows(
@@ -199,13 +189,13 @@ def back_up(folder: Path, target: Path, find_problem: database.FindProblem | Non
     if os.path.lexists(target):
         raise BackupExists(target)
     draft = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    with reading(folder) as reader:
+    with reading(folder) as (connection, _):
         try:
             os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
         except OSError as exc:
             raise database.translated(exc, target) from exc
         try:
-            report = _copied(reader.connection, draft, find_problem)
+            report = _copied(connection, draft, find_problem)
             report.path = target
             if not report.is_readable:
                 raise StoreCorrupt(folder, f"its copy cannot be read: {report.problems[-1]}")

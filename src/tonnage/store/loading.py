@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -247,10 +246,3 @@ class Scan:
             if checksum == row_checksum(revision, suspect.key, likely, follows, deleted, document):
                 return [suspect.key]
         return [suspect.key, before]
-
-
-def scanned(rows: Iterable[StoredRow], seal: Seal) -> Loaded:
-    scan = Scan(seal)
-    for row in rows:
-        scan.take(row)
-    return scan.finish()

@@ -19,7 +19,7 @@ from typing import Any
 
 from tonnage.store import database
 from tonnage.store.errors import RESCUED, StoreCorrupt, StoreError, StoreFull, StoreRemoved
-from tonnage.store.loading import ENTRIES_MASK, Loaded, Seal, StoredRow, scanned
+from tonnage.store.loading import ENTRIES_MASK, Loaded, Scan, Seal, StoredRow
 from tonnage.store.records import compaction_checksum, row_checksum
 
 _logger = logging.getLogger(__name__)
@@ -88,7 +88,10 @@ class StoreLog:
     def load(self) -> Loaded:
         """Read and judge every row; from then on the log knows which are damaged."""
         with in_our_words(self.path):
-            loaded = scanned(self.rows(), self._seal)
+            scan = Scan(self._seal)
+            for row in self.rows():
+                scan.take(row)
+            loaded = scan.finish()
             self._mend_index(loaded.entries)
             self.revision, self._last_row = loaded.revision, loaded.last_row
             self._damaged, self._superseded = set(loaded.damaged_rows), dict(loaded.superseded)

@@ -28,7 +28,7 @@ from tonnage.store.compactor import Compactor
 from tonnage.store.folder import OpenFolder, StoreOptions, open_folder
 from tonnage.store.log_reader import LogReader, Stretch
 from tonnage.store.records import Records, StoreEvent, StoreRecord, event_of
-from tonnage.store.watch import Feed, Watch, Window
+from tonnage.store.watch import Feed, Watch
 from tonnage.store.writes import Compaction, Fence, Outcomes, Write, Writes, current_fence
 
 Render = Callable[[int], bytes]
@@ -56,14 +56,7 @@ class Store:
         self._index = options.index
         self._loaded = opened.loaded  # which keys are kept out
         self.health = health.StoreHealth(self._loop.time(), opened.loaded.damage)
-        window = Window(opened.log.revision, max_events=options.window_events, max_bytes=options.window_bytes)
-        self._feed = Feed(
-            opened.folder,
-            window,
-            self._read_history,
-            max_lag_events=options.max_lag_events,
-            max_lag_bytes=options.max_lag_bytes,
-        )
+        self._feed = Feed(opened.folder, opened.log.revision, self._read_history, options)
         self._assigned = opened.log.revision  # the newest revision given to a write, settled or not
         self._pending: dict[str, Write] = {}  # by key: at most one write of a key is under way
         self._followers: dict[str, list[Follower]] = {}  # by resource

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from tonnage.store.errors import StoreClosed, StoreError, WatchClosed, WatchOverrun
+from tonnage.store.folder import StoreOptions
 from tonnage.store.log_reader import Stretch
 from tonnage.store.records import StoreEvent, key_range, resource_of
 
@@ -27,23 +27,21 @@ ReadHistory = Callable[[str, int, int], Awaitable[Stretch]]  # prefix, after, up
 _BATCH_BYTES = 2 << 20
 
 
-class Window:
-    """All events above revision `floor`, limited by number and by bytes of documents."""
+class Feed:
+    """Takes durable events. `revision` is that of the newest one: the store's revision.
 
-    def __init__(self, floor: int, *, max_events: int, max_bytes: int) -> None:
-        self.floor = floor
-        self._max_events = max_events
-        self._max_bytes = max_bytes
+    In memory are all events above revision `floor`, limited by number and by bytes of documents.
+    """
+
+    def __init__(self, folder: Path, revision: int, read_history: ReadHistory, options: StoreOptions) -> None:
+        self.folder = folder
+        self.revision = self.floor = revision
+        self.read_history = read_history
+        self.options = options
+        self.is_closed = False
+        self._joined: dict[str, dict[Watch, None]] = {}  # by resource; a dict keeps the order of joining
         self._events: deque[StoreEvent] = deque()
         self._bytes = 0
-
-    def extend(self, events: Sequence[StoreEvent]) -> None:
-        self._events.extend(events)
-        self._bytes += sum(len(event.record.document) for event in events)
-        while len(self._events) > self._max_events or self._bytes > self._max_bytes:
-            oldest = self._events.popleft()
-            self._bytes -= len(oldest.record.document)
-            self.floor = oldest.revision
 
     def after(self, revision: int, prefix: str) -> list[StoreEvent]:
         """The events under `prefix` above `revision`, which is not below the floor; costs the events it looks at."""
@@ -56,27 +54,15 @@ class Window:
         found.reverse()
         return found
 
-
-@dataclass(eq=False)
-class Feed:
-    """Takes durable events. `revision` is that of the newest one: the store's revision."""
-
-    folder: Path
-    window: Window
-    read_history: ReadHistory
-    _: KW_ONLY
-    max_lag_events: int
-    max_lag_bytes: int
-    is_closed: bool = False
-
-    def __post_init__(self) -> None:
-        self.revision = self.window.floor
-        self._joined: dict[str, dict[Watch, None]] = {}  # by resource; a dict keeps the order of joining
-
     def publish(self, events: list[StoreEvent]) -> None:
         """Publish the events of one batch, in revision order; at least one."""
         self.revision = events[-1].revision
-        self.window.extend(events)
+        self._events.extend(events)
+        self._bytes += sum(len(event.record.document) for event in events)
+        while len(self._events) > self.options.window_events or self._bytes > self.options.window_bytes:
+            oldest = self._events.popleft()
+            self._bytes -= len(oldest.record.document)
+            self.floor = oldest.revision
         by_resource: dict[str, list[StoreEvent]] = {}
         for event in events:
             by_resource.setdefault(resource_of(event.record.key), []).append(event)
@@ -173,11 +159,11 @@ class Watch:
             size = sum(len(event.record.document) for event in events)
         self._pending.extend(events)
         self._pending_bytes += size
-        feed = self._feed
-        if len(self._pending) > feed.max_lag_events:
-            self._drop_out(WatchOverrun(self.prefix, self.revision, f"{feed.max_lag_events} events"))
-        elif self._pending_bytes > feed.max_lag_bytes and len(self._pending) > len(events):
-            self._drop_out(WatchOverrun(self.prefix, self.revision, f"{feed.max_lag_bytes >> 20} MiB of events"))
+        most = self._feed.options
+        if len(self._pending) > most.max_lag_events:
+            self._drop_out(WatchOverrun(self.prefix, self.revision, f"{most.max_lag_events} events"))
+        elif self._pending_bytes > most.max_lag_bytes and len(self._pending) > len(events):
+            self._drop_out(WatchOverrun(self.prefix, self.revision, f"{most.max_lag_bytes >> 20} MiB of events"))
         else:
             self._wake()
 
@@ -201,11 +187,11 @@ class Watch:
         feed = self._feed
         if feed.is_closed:
             raise StoreClosed(feed.folder)
-        if self._position < feed.window.floor:
+        if self._position < feed.floor:
             stretch = await feed.read_history(self.prefix, self._position, feed.revision)
             self._position = stretch.reached
             return stretch.events
-        events = feed.window.after(self._position, self.prefix)
+        events = feed.after(self._position, self.prefix)
         feed.join(self)
         self._joined = True
         return events

@@ -32,17 +32,7 @@ from queue import Empty, SimpleQueue
 from tonnage.store import errors
 from tonnage.store.log import Row, StoreLog
 from tonnage.store.reserve import COMPACTION_STEP, ROOMY_BYTES, Reserve, compact_all, free_bytes, make_room
-from tonnage.store.writes import (
-    Compaction,
-    OnCompacted,
-    OnHealth,
-    OnSettled,
-    Outcomes,
-    Write,
-    again,
-    batches,
-    row_of,
-)
+from tonnage.store.writes import Compaction, Outcomes, Write, Writes, again, batches, row_of
 
 _log = logging.getLogger(__name__)
 
@@ -78,9 +68,9 @@ class StoreWriter:
     log: StoreLog
     reserve: Reserve
     _: KW_ONLY
-    on_settled: OnSettled
-    on_compacted: OnCompacted
-    on_health: OnHealth
+    on_settled: Callable[[Writes, Outcomes], None]
+    on_compacted: Callable[[Compaction, int, errors.StoreError | None], None]
+    on_health: Callable[[errors.StoreError | None, Sequence[Row]], None]
     on_durable: Callable[[int], None]
     probe_every_s: float
     is_full: bool = False

@@ -53,9 +53,6 @@ class Compaction:
 
 Writes = list[Write]
 Outcomes = Sequence[StoreError | None]  # one per write of the batch, None if it is durable
-OnSettled = Callable[[Writes, Outcomes], None]
-OnCompacted = Callable[[Compaction, int, StoreError | None], None]
-OnHealth = Callable[[StoreError | None, Sequence[log.Row]], None]
 
 
 def batches(writes: Writes) -> Iterator[Writes]:
