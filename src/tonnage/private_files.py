@@ -8,6 +8,7 @@ can replace ours, but the replacement is not ours and is refused.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 from contextlib import suppress
@@ -152,6 +153,21 @@ def read_given(path: Path) -> bytes:
 def open_lock(path: Path) -> int:
     """Open a file to lock, created if missing. Raises NotOurs, OSError."""
     return open_own(path, os.O_RDWR | os.O_CREAT)
+
+
+def try_lock(lock: int, *, is_shared: bool = False) -> bool:
+    """Lock an open file; False while another process has it. The kernel releases the lock when its process ends."""
+    try:
+        fcntl.flock(lock, (fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def pid_in(lock: int) -> int:
+    """The process that holds a lock, as it wrote itself into the file; 0 if that is unknown."""
+    word = next(iter(os.pread(lock, 64, 0).split()), b"")
+    return int(word) if word.isdigit() else 0
 
 
 def open_log(path: Path) -> int:

@@ -12,6 +12,7 @@ import gc
 import random
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from functools import _lru_cache_wrapper
 from itertools import count, islice
 from pathlib import Path
@@ -116,7 +117,7 @@ async def test_decisions_about_namespaces_that_come_and_go_are_not_kept() -> Non
 async def test_an_api_server_is_as_it_was_after_objects_came_and_went(tmp_path: Path) -> None:
     async with serve(ServerSettings(data_dir=tmp_path / "data", port=0)) as server:
         store = server.registry.store
-        store._feed.window._max_events = 16  # 4,096 would have to come first
+        store._feed.options = replace(store._feed.options, window_events=16)  # 4,096 would have to come first
         async with Client.connect(kubeconfig.load(server.kubeconfig)) as client:
 
             async def churn(number: int) -> None:
@@ -144,7 +145,7 @@ async def test_custom_resources_that_come_and_go_leave_nothing_behind(tmp_path: 
     definitions, widget = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", {"metadata": {"name": "w"}}
     async with serve(ServerSettings(data_dir=tmp_path / "data", port=0)) as server:
         store = server.registry.store
-        store._feed.window._max_events = 16
+        store._feed.options = replace(store._feed.options, window_events=16)
         async with Client.connect(kubeconfig.load(server.kubeconfig)) as client:
 
             async def churn(number: int) -> None:

@@ -30,7 +30,7 @@ from tonnage.client.errors import Disconnected
 from tonnage.client.http import Client
 from tonnage.clock import Clock, jittered, parse_rfc3339, within
 from tonnage.driver import DRIVER_NAME
-from tonnage.errors import AlreadyExists, ApiError, NotFound, TonnageError
+from tonnage.errors import AlreadyExists, ApiError, Invalid, NotFound, TonnageError
 from tonnage.faults import Fault, FaultFile
 from tonnage.objects import storage_v1
 from tonnage.objects.codec import read_doc
@@ -196,17 +196,13 @@ class Identities:
         )
 
     async def _apply(self, doc: Doc) -> None:
-        kind, key = _key(doc)
         try:
-            await self._client.patch_doc(
-                _BY_KIND[kind], key, doc, patch_type="apply", field_manager=MANAGER, force=True
-            )
-        except ApiError as exc:
-            if kind.endswith("Binding") and exc.code == 422:  # a roleRef cannot be changed
-                await self._delete((kind, key))
-                await self._client.create_doc(doc)
-                return
-            raise TonnageError(f"{kind} {key} cannot be applied: {exc.message}", hint=exc.hint) from exc
+            await _apply(self._client, doc)
+        except TonnageError as exc:
+            if not doc["kind"].endswith("Binding") or not isinstance(exc.__cause__, Invalid):
+                raise
+            await self._delete(_key(doc))  # a roleRef cannot be changed
+            await self._client.create_doc(doc)
 
     async def _delete(self, key: ObjectKey) -> None:
         try:
@@ -233,6 +229,16 @@ class Identities:
         expires_at = parse_rfc3339(status["expirationTimestamp"])
         expires_at = max(expires_at, made_at + timedelta(seconds=1))
         self._tokens[program] = Token(made_at, expires_at, owner["metadata"]["uid"])
+
+
+async def _apply(client: Client, doc: Doc) -> None:
+    """Apply a document as `MANAGER`. Raises TonnageError."""
+    metadata, resource = doc["metadata"], BY_KIND[doc["apiVersion"], doc["kind"]]
+    key = f"{metadata['namespace']}/{metadata['name']}" if resource.namespaced else metadata["name"]
+    try:
+        await client.patch_doc(resource, key, doc, patch_type="apply", field_manager=MANAGER, force=True)
+    except ApiError as exc:
+        raise TonnageError(f"{doc['kind']} {key} cannot be applied: {exc.message}", hint=exc.hint) from exc
 
 
 def _key(doc: Doc) -> ObjectKey:
@@ -361,12 +367,7 @@ class Bootstrap:
     async def apply(self, manifests: Sequence[Doc]) -> None:
         """Apply the manifests in order. Raises TonnageError."""
         for doc in manifests:
-            metadata, resource = doc["metadata"], BY_KIND[doc["apiVersion"], doc["kind"]]
-            key = f"{metadata['namespace']}/{metadata['name']}" if resource.namespaced else metadata["name"]
-            try:
-                await self.client.patch_doc(resource, key, doc, patch_type="apply", field_manager=MANAGER, force=True)
-            except ApiError as exc:
-                raise TonnageError(f"{doc['kind']} {key} cannot be applied: {exc.message}", hint=exc.hint) from exc
+            await _apply(self.client, doc)
 
     async def prepare(self, commands: Mapping[str, Sequence[str]]) -> None:
         """Create the driver's objects and classes, and the programs' accounts, rights and tokens."""

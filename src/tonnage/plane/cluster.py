@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import fcntl
 import os
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +28,7 @@ from tonnage.faults import FaultFile
 from tonnage.plane import settings as plane_settings
 from tonnage.plane.settings import DASHBOARD, CommandLines, PlaneSettings
 from tonnage.plane.supervisor import Supervisor
-from tonnage.private_files import open_lock, own_folder
+from tonnage.private_files import open_lock, own_folder, pid_in, try_lock
 from tonnage.serving.process_memory import import_aiohttp
 
 if TYPE_CHECKING:  # loaded while the API server starts
@@ -200,8 +199,8 @@ class Plane:
         except OSError as exc:
             raise TonnageError(f"cannot write to {folder}: {exc.strerror}") from exc
         give_up_at = self._clock.monotonic() + _LEFT_OVER_S
-        while not _is_locked(lock):
-            holder = _pid_in(lock)
+        while not try_lock(lock):
+            holder = pid_in(lock)
             if _is_alive(holder) or self._clock.monotonic() > give_up_at:
                 os.close(lock)
                 raise TonnageError(
@@ -215,19 +214,6 @@ class Plane:
             os.pwrite(lock, holder_line, 0)
             os.ftruncate(lock, len(holder_line))
         return lock
-
-
-def _is_locked(lock: int) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _pid_in(lock: int) -> int:
-    text = os.pread(lock, 32, 0).strip()
-    return int(text) if text.isdigit() else 0
 
 
 def _is_alive(pid: int) -> bool:

@@ -6,12 +6,13 @@ is not the same as none.
 
 from __future__ import annotations
 
-import fcntl
 import os
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
@@ -25,15 +26,14 @@ from tonnage.faults import FAULT_FILE_NAME, Fault, FaultFile
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.plane.settings import DASHBOARD, DASHBOARD_TOKEN_FILE, PROGRAMS, STATE_DIR, token_in
-from tonnage.private_files import open_own, read_own, require_own_file, require_own_folder
+from tonnage.private_files import open_own, pid_in, read_own, require_own_file, require_own_folder, try_lock
 from tonnage.quantity import Quantity
 from tonnage.scheduling.volumes.capacity.pools import listed_pools
 
 READY, NOT_READY, AWAY, RUNNING = "ready", "not ready", "away", "running"
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramStatus:
+class ProgramStatus(msgspec.Struct, frozen=True):
     """One program. `state`: ready, not ready (it says so itself), running (it has no endpoint) or away."""
 
     name: str
@@ -42,16 +42,14 @@ class ProgramStatus:
     url: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class PlaneNodeStatus:
+class PlaneNodeStatus(msgspec.Struct, frozen=True):
     name: str
     ready: bool
     unschedulable: bool
     pods: int
 
 
-@dataclass(frozen=True, slots=True)
-class PoolStatus:
+class PoolStatus(msgspec.Struct, frozen=True, rename="camel"):
     """One CSIStorageCapacity: a class's free bytes on a node; `node` is None if it covers several nodes."""
 
     node: str | None
@@ -81,28 +79,25 @@ class ClusterStatus:
 
     def document(self) -> dict[str, Any]:
         """As `tonnage status -o json` shows it; nodes and pools are null while unknown."""
-        pools = [
-            {"node": pool.node, "storageClass": pool.storage_class, "capacity": pool.capacity,
-             "pools": list(pool.pools), "object": pool.object}
-            for pool in self.pools
-        ]  # fmt: skip
-        return {
+        shown = {
             "dataDir": str(self.data_dir),
             "pid": self.pid,
             "kubeconfig": str(self.data_dir / "kubeconfig"),
-            "programs": [asdict(program) for program in self.programs],
-            "nodes": None if self.problem else [asdict(node) for node in self.nodes],
-            "pools": None if self.problem else pools,
-            "faults": [asdict(fault) for fault in self.faults],
+            "programs": self.programs,
+            "nodes": None if self.problem else self.nodes,
+            "pools": None if self.problem else self.pools,
+            "faults": self.faults,
             "unknownContents": None
             if self.unknown_problem
             else [
                 {"node": each.place.node, "pool": each.place.pool, "path": str(each.path), "bytes": each.size_bytes}
                 for each in self.unknown
             ],
-            "storage": list(self.storage),
+            "storage": self.storage,
             "dashboard": self.dashboard or None,
         }
+        document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(shown))
+        return document
 
 
 async def status_of(data_dir: Path, *, clock: Clock) -> ClusterStatus:
@@ -110,11 +105,11 @@ async def status_of(data_dir: Path, *, clock: Clock) -> ClusterStatus:
     pid = _holder(data_dir)
     endpoints = read_endpoints(data_dir)
     programs = [
-        await _program(name, _pid(data_dir / "run" / f"{name}.pid"), endpoints.get(name), clock)
+        await _program(name, data_dir / "run" / f"{name}.pid", endpoints.get(name), clock)
         for name in ("apiserver", *PROGRAMS, *((DASHBOARD,) if DASHBOARD in endpoints else ()))
     ]
-    nodes: list[PlaneNodeStatus] = []
-    pools: list[PoolStatus] = []
+    nodes: tuple[PlaneNodeStatus, ...] = ()
+    pools: tuple[PoolStatus, ...] = ()
     storage: tuple[str, ...] = ()
     problem = ""
     require_own_file(data_dir / "kubeconfig")  # it may name programs to run
@@ -127,24 +122,12 @@ async def status_of(data_dir: Path, *, clock: Clock) -> ClusterStatus:
     except TonnageError as exc:
         problem = exc.message
     faults = FaultFile(data_dir / FAULT_FILE_NAME).all()
-    unknown, unknown_problem = _unknown(data_dir / STATE_DIR)
+    unknown = _unknown(data_dir / STATE_DIR)
     dashboard = ""
     if (endpoint := endpoints.get(DASHBOARD)) is not None:
         token = token_in(data_dir / DASHBOARD_TOKEN_FILE)
         dashboard = f"{endpoint.url}/#token={token}" if token else endpoint.url
-    return ClusterStatus(
-        data_dir,
-        pid,
-        tuple(programs),
-        tuple(nodes),
-        tuple(pools),
-        faults,
-        problem,
-        unknown,
-        unknown_problem,
-        storage,
-        dashboard,
-    )
+    return ClusterStatus(data_dir, pid, tuple(programs), nodes, pools, faults, problem, *unknown, storage, dashboard)
 
 
 def _unknown(state_dir: Path) -> tuple[tuple[UnknownContents, ...], str]:
@@ -159,34 +142,18 @@ def _unknown(state_dir: Path) -> tuple[tuple[UnknownContents, ...], str]:
 
 def _holder(folder: Path) -> int:
     """The pid of the process that holds the lock. Raises TonnageError when none does."""
-    try:
+    with suppress(OSError):
         require_own_folder(folder)
-        lock = open_own(folder / "lock", os.O_RDONLY)
-    except OSError as exc:
-        raise _nothing_runs(folder) from exc
+        with os.fdopen(open_own(folder / "lock", os.O_RDONLY)) as lock:
+            if not try_lock(lock.fileno(), is_shared=True):
+                return pid_in(lock.fileno())
+    raise TonnageError(f"no cluster runs on {folder}", hint=f"start one with `tonnage up --data-dir {folder}`")
+
+
+async def _program(name: str, pid_file: Path, endpoint: Endpoint | None, clock: Clock) -> ProgramStatus:
     try:
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        told = os.pread(lock, 32, 0).strip()
-        return int(told) if told.isdigit() else 0
-    finally:
-        os.close(lock)
-    raise _nothing_runs(folder)
-
-
-def _nothing_runs(folder: Path) -> TonnageError:
-    return TonnageError(f"no cluster runs on {folder}", hint=f"start one with `tonnage up --data-dir {folder}`")
-
-
-def _pid(file: Path) -> int | None:
-    try:
-        return int(read_own(file))
+        pid = int(read_own(pid_file))
     except (OSError, ValueError):
-        return None
-
-
-async def _program(name: str, pid: int | None, endpoint: Endpoint | None, clock: Clock) -> ProgramStatus:
-    if pid is None:
         return ProgramStatus(name, None, AWAY, endpoint.url if endpoint is not None else None)
     if endpoint is None:
         return ProgramStatus(name, pid, RUNNING, None)
@@ -204,18 +171,18 @@ async def storage_of(client: Client) -> tuple[str, ...]:
     return tuple(line.partition(": ")[2] for line in told)
 
 
-async def _nodes(client: Client) -> list[PlaneNodeStatus]:
+async def _nodes(client: Client) -> tuple[PlaneNodeStatus, ...]:
     on_node: dict[str, int] = {}
     for pod in (await client.list(Pod, retry=False)).items:
         if not pod.is_terminal:
             on_node[pod.spec.node_name] = on_node.get(pod.spec.node_name, 0) + 1
     found = (await client.list(Node, retry=False)).items
-    return [
+    return tuple(
         PlaneNodeStatus(node.name, node.is_ready, node.spec.unschedulable, on_node.get(node.name, 0)) for node in found
-    ]
+    )
 
 
-async def _pools(client: Client) -> list[PoolStatus]:
+async def _pools(client: Client) -> tuple[PoolStatus, ...]:
     found = [
         PoolStatus(
             _node_of(capacity),
@@ -226,7 +193,7 @@ async def _pools(client: Client) -> list[PoolStatus]:
         )
         for capacity in (await client.list(CSIStorageCapacity, retry=False)).items
     ]
-    return sorted(found, key=lambda each: (each.node or "", each.storage_class, each.object))
+    return tuple(sorted(found, key=lambda each: (each.node or "", each.storage_class, each.object)))
 
 
 def _node_of(capacity: CSIStorageCapacity) -> str | None:

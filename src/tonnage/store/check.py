@@ -8,7 +8,6 @@ lost state is a conflict. Upstream: `etcdutl snapshot restore --bump-revision 10
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tonnage.private_files import sync_folder
+from tonnage.private_files import sync_folder, try_lock
 from tonnage.store import database, loading
 from tonnage.store.errors import BackupExists, StoreCorrupt, StoreMissing
 from tonnage.store.folder import LOG_FILE, acknowledged_in
@@ -136,11 +135,7 @@ def _acknowledged(folder: Path, undo: ExitStack) -> int | None:
     except FileNotFoundError:
         return 0
     undo.callback(os.close, lock)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return None
-    return acknowledged_in(lock)
+    return acknowledged_in(lock) if try_lock(lock) else None
 
 
 def _check_rows(

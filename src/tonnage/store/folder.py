@@ -8,7 +8,6 @@ its write-ahead log, or is an older one.
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 from contextlib import ExitStack, suppress
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tonnage.private_files import open_lock, own_folder
+from tonnage.private_files import open_lock, own_folder, pid_in, try_lock
 from tonnage.store import database, loading
 from tonnage.store.database import FindProblem
 from tonnage.store.errors import StoreFull, StoreInUse
@@ -66,10 +65,8 @@ class FolderLock:
     def __init__(self, folder: Path) -> None:
         self._fd = open_lock(folder / "lock")
         try:
-            try:
-                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as exc:
-                raise StoreInUse(folder, self._holder()) from exc
+            if not try_lock(self._fd):
+                raise StoreInUse(folder, pid_in(self._fd) or None)
             self.acknowledged = acknowledged_in(self._fd)
             self.note(self.acknowledged)
         except BaseException:
@@ -84,10 +81,6 @@ class FolderLock:
     def release(self) -> None:
         # Closing releases the lock. The file stays: without it two later processes could lock two different files.
         os.close(self._fd)
-
-    def _holder(self) -> int | None:
-        pid = next(iter(os.pread(self._fd, 64, 0).split()), b"")
-        return int(pid) if pid.isdigit() else None
 
 
 def acknowledged_in(lock: int) -> int:
