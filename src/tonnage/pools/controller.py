@@ -222,7 +222,7 @@ class PoolsController:
         if is_created(capacity) and capacity.node_topology == _EVERYWHERE:
             self._place(capacity.key, _ALL_NODES)
             return self._found_of(storage_class).anywhere, []
-        reached = self._watched.reached(capacity)
+        reached = self._watched.reached(capacity.node_topology)
         if len(reached) != 1:
             self._place(capacity.key, "")
             told = f"its nodeTopology reaches {len(reached)} nodes; pools are published for objects that reach one"

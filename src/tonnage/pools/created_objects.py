@@ -25,10 +25,11 @@ from tonnage.client.cache import Cache, Indexer
 from tonnage.objects.codec import to_doc
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Document, Key, OwnerReference
+from tonnage.objects.requirements import InvalidSelector
+from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.storage_v1 import CHECK_CAPACITY, CSINode, CSIStorageCapacity, StorageClass
 from tonnage.pools.class_pools import ClassPools, NodePools
 from tonnage.pools.settings import PROGRAM, PoolsSettings, manager_of
-from tonnage.pools.wanted import selected_nodes
 from tonnage.pools.writing import AnnotationWriter, ToldOnce
 from tonnage.quantity import Quantity
 
@@ -58,13 +59,22 @@ class Watched:
     def __post_init__(self) -> None:
         self._labelled = Indexer(self.nodes, lambda node: map("=".join, node.metadata.labels.items()))
 
-    def labelled(self, labels: Mapping[str, str]) -> set[str]:
-        """The names of the nodes that have all these labels, of which there is one at least."""
-        alike = [{each.name for each in self._labelled(f"{key}={value}")} for key, value in labels.items()]
-        return set.intersection(*alike)
-
-    def reached(self, capacity: CSIStorageCapacity) -> list[str]:
-        return selected_nodes(capacity.node_topology, self.nodes, self._labelled)
+    def reached(self, topology: LabelSelector | None) -> list[str]:
+        """The nodes that a topology selects; none for a missing or invalid one."""
+        if topology is None:
+            return []
+        pairs = list(topology.match_labels.items())
+        pairs += [
+            (requirement.key, requirement.values[0])
+            for requirement in topology.match_expressions
+            if requirement.operator == "In" and len(requirement.values) == 1
+        ]
+        labelled = [self._labelled(f"{key}={value}") for key, value in pairs]
+        fewest = min(labelled, key=len) if labelled else self.nodes
+        try:
+            return sorted(node.name for node in fewest if topology.matches(node.metadata.labels))
+        except InvalidSelector:
+            return []
 
 
 @dataclass(eq=False)
@@ -159,7 +169,7 @@ class ObjectKeeper:
         """Why an object that a copy of this program created must go; empty if it stays."""
         if capacity.storage_class_name not in classes:
             return "its class is gone"
-        if not self.watched.reached(capacity):
+        if not self.watched.reached(capacity.node_topology):
             return "its node is gone"
         if not self.is_mine(capacity):
             return ""
@@ -176,13 +186,15 @@ class ObjectKeeper:
         if node is None or (self.only_node and name != self.only_node):
             return {}
         there = self.watched.capacities.get(self._key(class_name, name))
-        if there is not None and there.node_topology is not None and self.watched.reached(there) == [name]:
-            return there.node_topology.match_labels
+        known = there.node_topology if there is not None else None
+        if known is not None and self.watched.reached(known) == [name]:
+            return known.match_labels
         csi_node = self.watched.csi_nodes.get(name)
         entries = [] if csi_node is None else [csi_node.driver(driver) for driver in self.settings.drivers]
         for keys in (*(entry.topology_keys for entry in entries if entry is not None), (_HOSTNAME,)):
             labels = {key: node.metadata.labels[key] for key in keys if key in node.metadata.labels}
-            if labels and len(labels) == len(keys) and self.watched.labelled(labels) == {name}:
+            is_one = len(labels) == len(keys) and self.watched.reached(LabelSelector(match_labels=labels)) == [name]
+            if labels and is_one:
                 self.problems.tell(f"Node {name}", ())
                 return labels
         self.problems.tell(f"Node {name}", ["no label distinguishes it from other nodes: it gets no capacity objects"])
@@ -202,7 +214,7 @@ class ObjectKeeper:
         others = [
             each for each in self.watched.capacities if each.storage_class_name == class_name and not is_created(each)
         ]
-        return {node for capacity in others for node in self.watched.reached(capacity)}
+        return {node for capacity in others for node in self.watched.reached(capacity.node_topology)}
 
     def _is_of_drivers(self, capacity: CSIStorageCapacity) -> bool:
         return capacity.metadata.labels.get(DRIVER_LABEL, "") in self.settings.drivers

@@ -12,14 +12,11 @@ pools cannot say which are.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
 from tonnage.clock import InvalidTime, parse_rfc3339, rfc3339
-from tonnage.objects.meta import Object
-from tonnage.objects.requirements import InvalidSelector
-from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.size_rules import known_size_rules
 from tonnage.objects.storage_v1 import (
     AVAILABLE_CAPACITIES,
@@ -113,28 +110,6 @@ def _is_within(told: str, now: datetime, seconds: float) -> bool:
         return 0 <= (now - parse_rfc3339(told)).total_seconds() < seconds
     except InvalidTime:
         return False
-
-
-def selected_nodes(
-    topology: LabelSelector | None, nodes: Iterable[Object], labelled: Callable[[str], Sequence[Object]]
-) -> list[str]:
-    """The nodes that a capacity object reaches; none for a missing or invalid topology.
-
-    `labelled` returns the nodes that have a label `key=value`, so that not every node is checked.
-    """
-    if topology is None:
-        return []
-    pairs = list(topology.match_labels.items())
-    pairs += [
-        (requirement.key, requirement.values[0])
-        for requirement in topology.match_expressions
-        if requirement.operator == "In" and len(requirement.values) == 1
-    ]
-    fewest = min((labelled(f"{key}={value}") for key, value in pairs), key=len, default=nodes)
-    try:
-        return sorted(node.name for node in fewest if topology.matches(node.metadata.labels))
-    except InvalidSelector:
-        return []
 
 
 def wanted_of_class(

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
+from typing import Any
 
 import pytest
 
-from tonnage.client.cache import Cache, Indexer
+from tonnage.client.cache import Cache
+from tonnage.client.discovered_kinds import document_class
 from tonnage.objects.codec import convert
-from tonnage.objects.core_v1 import Node
-from tonnage.objects.meta import ObjectMeta
+from tonnage.objects.resources import BY_PLURAL
 from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.storage_v1 import (
     AVAILABLE_CAPACITIES,
@@ -22,13 +23,16 @@ from tonnage.objects.storage_v1 import (
     POOLS_SOURCE,
     POOLS_STALE_SINCE,
     SIZE_RULES,
+    CSINode,
     CSIStorageCapacity,
+    StorageClass,
 )
 from tonnage.pools.class_pools import ClassPools, NodePools, Pool, PoolSource
+from tonnage.pools.created_objects import Watched
 from tonnage.pools.settings import InvalidKeepFree, KeepFree, PoolsSettings
 from tonnage.pools.sources.nodes import NodeTexts
 from tonnage.pools.sources.openebs import OpenEbsLvm
-from tonnage.pools.wanted import MOST_LISTED, groups_of, ours_of, selected_nodes, wanted_of, wanted_of_class
+from tonnage.pools.wanted import MOST_LISTED, groups_of, ours_of, wanted_of, wanted_of_class
 from tonnage.testing.storage_builders import storage_class
 
 GI = 1 << 30
@@ -180,15 +184,17 @@ class Nodes:
 
     def __init__(self) -> None:
         self._versions = count(1)
-        self.cache: Cache[Node] = Cache(Node)
-        self._labelled = Indexer(self.cache, lambda found: map("=".join, found.metadata.labels.items()))
+        self._kind = document_class(BY_PLURAL["", "nodes"])
+        self.cache = Cache(self._kind)
+        others: tuple[Any, ...] = (Cache(CSIStorageCapacity), Cache(StorageClass), self.cache, Cache(CSINode), ())
+        self._watched = Watched(*others)
 
     def put(self, name: str, labels: dict[str, str]) -> None:
-        version = str(next(self._versions))
-        self.cache.put(Node(metadata=ObjectMeta(name=name, labels=labels, resource_version=version)))
+        metadata = {"name": name, "labels": labels, "resourceVersion": str(next(self._versions))}
+        self.cache.put(convert(self._kind, {"apiVersion": "v1", "kind": "Node", "metadata": metadata}))
 
     def selected(self, topology: LabelSelector | None) -> list[str]:
-        return selected_nodes(topology, self.cache, self._labelled)
+        return self._watched.reached(topology)
 
 
 def test_nodes_are_found_by_their_labels_as_they_are_now() -> None:
