@@ -28,7 +28,7 @@ from tonnage.documents.custom.definition_rules import deprecation_warning, stora
 from tonnage.documents.custom.printer_columns import PrinterColumn, printer_columns
 from tonnage.documents.custom.pruning import drop_nulls, fill_defaults, prune
 from tonnage.documents.custom.schema_rules import walk_schema
-from tonnage.documents.custom.structural import EMBEDDED, INT_OR_STRING, PRESERVE, Structural, compile_schema, struct_of
+from tonnage.documents.custom.structural import EMBEDDED, INT_OR_STRING, PRESERVE, struct_of
 from tonnage.documents.custom.validation import ABSENT, Rules, embedded_errors, list_errors
 from tonnage.documents.schema import ShapedResource, Struct, schema_of_resource
 from tonnage.documents.strategy import Generation, Strategy
@@ -52,7 +52,7 @@ class CustomResource(ShapedResource):
     definition: Doc
     of_version: Doc
     """What the definition says about this version."""
-    schema: Structural
+    schema: Rules
     struct: Struct
     """The shape of documents for server-side apply and managed fields."""
     is_terminating: bool
@@ -106,15 +106,6 @@ class CustomResource(ShapedResource):
         """True if the schema has so many fields that defaulting even a small document may take long."""
         return sum(1 for _ in islice(walk_schema(self.schema.source, ""), _LARGE_FIELDS)) == _LARGE_FIELDS
 
-    @cached_property
-    def _rules(self) -> Rules:
-        return Rules(self.schema.source)
-
-    @cached_property
-    def _status_rules(self) -> Rules:
-        status = self.schema.properties.get("status")
-        return Rules(status.source if status is not None else {})
-
     def shown(self, doc: Doc) -> Doc:
         """A stored document as this version shows it: with the current defaults, pruned by the current schema."""
         rest = {field: value for field, value in doc.items() if field not in ("apiVersion", "kind")}
@@ -137,18 +128,18 @@ class CustomResource(ShapedResource):
 
     def validate(self, doc: Doc) -> Errors:
         """The errors of a new document, except of metadata (the create verb has validated it)."""
-        return self._rules.errors(doc) + embedded_errors(self.schema, doc, "") + list_errors(self.schema, doc)
+        return self.schema.errors(doc) + embedded_errors(self.schema, doc, "") + list_errors(self.schema, doc)
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
         """The errors of a change; an error that was there before in an unchanged value is allowed."""
-        return self._rules.errors(new, old) + embedded_errors(self.schema, new, "") + self._new_list_errors(new, old)
+        return self.schema.errors(new, old) + embedded_errors(self.schema, new, "") + self._new_list_errors(new, old)
 
     def validate_status(self, new: Doc, old: Doc) -> Errors:
         """The errors of a change through the status subresource: of status alone, with paths under `status`."""
-        errors = []
-        if "status" in new:
-            errors = self._status_rules.errors(new["status"], old.get("status", ABSENT), "status")
-        return errors + self._new_list_errors(new, old)
+        errors, rules = self._new_list_errors(new, old), self.schema.properties.get("status")
+        if "status" in new and rules is not None:
+            return rules.errors(new["status"], old.get("status", ABSENT), "status") + errors
+        return errors
 
     def _new_list_errors(self, new: Doc, old: Doc) -> Errors:
         return [] if list_errors(self.schema, old) else list_errors(self.schema, new)
@@ -191,7 +182,7 @@ def custom_resource(definition: Doc, version: str) -> CustomResource:
     """One version of a definition. Raises KeyError if there is none."""
     spec, names = definition["spec"], definition["spec"]["names"]
     found: Doc = {each["name"]: each for each in spec["versions"]}[version]
-    schema = compile_schema(dig(found, "schema", "openAPIV3Schema"))
+    schema = Rules(dig(found, "schema", "openAPIV3Schema") or {})
     struct = struct_of(schema, spec["group"], version, names["kind"])
     shape_of(struct)  # now, before several threads use it
     subresources: Doc = found.get("subresources") or {}

@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
+from tonnage.documents import strategy
 from tonnage.documents.custom.schema_rules import openapi_schema_errors
 from tonnage.documents.strategy import has_condition
 from tonnage.objects.document import Doc, copy, dig, same
@@ -209,15 +210,8 @@ def are_names_accepted(definition: Doc) -> bool:
 
 def set_condition(definition: Doc, kind: str, status: str, reason: str, message: str, now: str) -> None:
     """Write a condition, in place; its time moves when its status changes. `now` is RFC 3339 in whole seconds."""
-    conditions: list[Doc] = definition.setdefault("status", {}).setdefault("conditions", [])
     made = {"lastTransitionTime": now, "message": message, "reason": reason, "status": status, "type": kind}
-    for index, found in enumerate(conditions):
-        if found.get("type") == kind:
-            if found.get("status") == status and found.get("lastTransitionTime"):
-                made["lastTransitionTime"] = found["lastTransitionTime"]
-            conditions[index] = {**found, **made}
-            return
-    conditions.append(made)
+    strategy.set_condition(definition, {**(condition(definition, kind) or {}), **made}, now=now)
 
 
 def accept_names(definition: Doc, others: Iterable[Doc], now: str) -> bool:

@@ -17,7 +17,7 @@ from typing import Any
 from tonnage.documents.admit import Malformed
 from tonnage.documents.custom import structural
 from tonnage.documents.custom.pruning import coerce_value, prune_value
-from tonnage.documents.custom.structural import Structural, step
+from tonnage.documents.custom.structural import step
 from tonnage.documents.custom.validation import ABSENT, Rules, embedded_errors
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.field_errors import Errors, FieldError, Wrong, forbidden, invalid, required, unsupported
@@ -227,7 +227,7 @@ def _has_newlines(text: str) -> bool:
 def default_errors(schema: Doc, path: str) -> Errors:
     """Defaults that the schema would refuse or prune. The schema must be structural."""
     errors: Errors = []
-    for node, where in _nodes(structural.compile_schema(schema), path):
+    for node, where in _nodes(Rules(schema), path):
         if node.default is None:
             continue
         at = f"{where}.default"
@@ -240,11 +240,11 @@ def default_errors(schema: Doc, path: str) -> Errors:
         except Malformed as exc:
             errors.append(invalid(at, node.default, exc.message))
             continue
-        errors += embedded_errors(node, node.default, at) or Rules(node.source).errors(node.default, ABSENT, at)
+        errors += embedded_errors(node, node.default, at) or node.errors(node.default, ABSENT, at)
     return errors
 
 
-def _nodes(node: Structural, path: str) -> Iterator[tuple[Structural, str]]:
+def _nodes(node: Rules, path: str) -> Iterator[tuple[Rules, str]]:
     """Every node with its path; as upstream, without the nodes below additionalProperties."""
     pending = [(node, path)]
     while pending:

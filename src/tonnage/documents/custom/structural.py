@@ -13,8 +13,8 @@ upstream's schemaconv.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import Any, Self
 
 from tonnage.documents.schema import Field, ListOf, MapOf, Scalar, Struct, Type, schema_of
 from tonnage.objects.document import Doc, encode
@@ -42,55 +42,54 @@ def step(name: str) -> str:
     return name if len(name) <= _MAX_STEP_CHARS else f"{name[:_MAX_STEP_CHARS]}..."
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Structural:
-    """The schema of one value, and whether its unknown fields are kept."""
+    """The schema of one value, whether its unknown fields are kept, and the schemas below it, made on first use."""
 
-    type: str = ""
-    nullable: bool = False
-    default: Any = None
-    """None: no default, or a default of null."""
-    default_bytes: int = 0
-    """The size of the default as JSON."""
-    properties: dict[str, Structural] = field(default_factory=dict, repr=False)
-    additional: Structural | None = None
-    """The schema of names that are not in `properties`."""
-    has_additional: bool = False
-    """`additionalProperties` is set; without a schema (`true`) names are kept, but nothing below them."""
-    items: Structural | None = None
-    preserves_unknown: bool = False
-    is_embedded: bool = False
-    list_type: str = ""
-    list_map_keys: tuple[str, ...] = ()
-    map_type: str = ""
-    source: Doc = field(default_factory=dict, repr=False)
+    def __init__(self, source: Doc) -> None:
+        self.source = source
+        self.declared: dict[str, Doc] = source.get("properties") or {}
+        self._met: dict[str, Self] = {}
+        self.type: str = source.get("type", "")
+        self.nullable = bool(source.get("nullable"))
+        self.default = source.get("default")
+        """None: no default, or a default of null."""
+        additional = source.get("additionalProperties")
+        self.has_additional = isinstance(additional, dict) or additional is True
+        """`additionalProperties` is set; without a schema (`true`) names are kept, but nothing below them."""
+        self.preserves_unknown = bool(source.get(PRESERVE))
+        self.is_embedded = bool(source.get(EMBEDDED))
+        self.list_type: str = source.get("x-kubernetes-list-type") or ""
+        self.list_map_keys: tuple[str, ...] = tuple(source.get("x-kubernetes-list-map-keys") or ())
+        self.map_type: str = source.get("x-kubernetes-map-type") or ""
 
-    def field(self, name: str) -> Structural | None:
+    @cached_property
+    def default_bytes(self) -> int:
+        """The size of the default as JSON."""
+        return len(encode(self.default)) if self.default is not None else 0
+
+    @cached_property
+    def properties(self) -> dict[str, Self]:
+        return {name: below for name in self.declared if (below := self.field(name)) is not None}
+
+    @cached_property
+    def additional(self) -> Self | None:
+        """The schema of names that are not in `properties`."""
+        return self.below("additionalProperties")
+
+    @cached_property
+    def items(self) -> Self | None:
+        return self.below("items")
+
+    def below(self, word: str) -> Self | None:
+        found = _below(self.source, word)
+        return type(self)(found) if found is not None else None
+
+    def field(self, name: str) -> Self | None:
         """The schema of the value under a name; None if the schema does not mention it."""
-        return self.properties.get(name, self.additional)
-
-
-def compile_schema(schema: Doc | None) -> Structural:
-    """The tree of one `openAPIV3Schema`. Without a schema every field is unknown."""
-    schema = schema or {}
-    additional = schema.get("additionalProperties")
-    items = schema.get("items")
-    return Structural(
-        type=schema.get("type", ""),
-        nullable=bool(schema.get("nullable")),
-        default=schema.get("default"),
-        default_bytes=len(encode(schema["default"])) if schema.get("default") is not None else 0,
-        properties={name: compile_schema(below) for name, below in (schema.get("properties") or {}).items()},
-        additional=compile_schema(additional) if isinstance(additional, dict) else None,
-        has_additional=isinstance(additional, dict) or additional is True,
-        items=compile_schema(items) if isinstance(items, dict) else None,
-        preserves_unknown=bool(schema.get(PRESERVE)),
-        is_embedded=bool(schema.get(EMBEDDED)),
-        list_type=schema.get("x-kubernetes-list-type") or "",
-        list_map_keys=tuple(schema.get("x-kubernetes-list-map-keys") or ()),
-        map_type=schema.get("x-kubernetes-map-type") or "",
-        source=schema,
-    )
+        below = self._met.get(name)
+        if below is None and name in self.declared:
+            below = self._met[name] = type(self)(self.declared[name])
+        return below if below is not None else self.additional
 
 
 def described(schema: Structural, value: Any, path: str) -> Iterator[tuple[Structural, Any, str]]:

@@ -77,12 +77,10 @@ class SchemaOutcome:
         self.matches += other.matches
 
 
-class Rules:
-    """The rules of one schema, compiled on first use: few objects have every field that a schema allows."""
+class Rules(Structural):
+    """A schema with its rules for values, compiled on first use: few objects have every field that a schema allows."""
 
-    def __init__(self, schema: Doc) -> None:
-        self._schema = schema
-        self._is_compiled = False
+    _is_compiled = False
 
     def errors(self, value: Any, old: Any = ABSENT, base: str = "") -> Errors:
         """The errors of a value, with paths from `base`. With an old value, only where the value changed."""
@@ -95,7 +93,7 @@ class Rules:
         return outcome.errors
 
     def _compile(self) -> None:
-        schema = self._schema
+        schema = self.source
         types: tuple[str, ...] = (schema["type"],) if schema.get("type") else ()
         self._types = types = ("integer", "string") if schema.get("x-kubernetes-int-or-string") else types
         self._taken = {_PYTHON_TYPES[name] for name in types} | ({int} if "number" in types else set())
@@ -108,14 +106,8 @@ class Rules:
         self._any_of, self._one_of, self._all_of = (
             [Rules(below) for below in schema.get(word) or ()] for word in ("anyOf", "oneOf", "allOf")
         )
-        self._not, self._items, self._others = (
-            Rules(schema[word]) if isinstance(schema.get(word), dict) else None
-            for word in ("not", "items", "additionalProperties")
-        )
-        is_map = schema.get("x-kubernetes-list-type") == "map"
-        self._keys = tuple(schema.get("x-kubernetes-list-map-keys") or ()) if is_map else ()
-        self._properties: Doc = schema.get("properties") or {}
-        self._met: dict[str, Rules] = {}
+        self._not = self.below("not")
+        self._keys = self.list_map_keys if self.list_type == "map" else ()
         self._is_compiled = True
 
     def check(self, value: Any, old: Any, path: str, base: str, outcome: SchemaOutcome) -> None:
@@ -129,7 +121,7 @@ class Rules:
             if self._types:
                 self._check_type(value, path, base, outcome)
             self._check_combination(value, old, path, base, outcome)
-        elif self._schema.get("nullable") or not self._types:
+        elif self.source.get("nullable") or not self._types:
             outcome.matches += 1
         else:
             outcome.errors.append(_wrong_type(path, base, ",".join(self._types), "null"))
@@ -162,7 +154,7 @@ class Rules:
             outcome.errors.append(_wrong_type(path, base, ",".join(types), found))
 
     def _check_text(self, value: str, path: str, base: str, outcome: SchemaOutcome) -> None:
-        longest, shortest = self._schema.get("maxLength"), self._schema.get("minLength")
+        longest, shortest = self.source.get("maxLength"), self.source.get("minLength")
         if longest is not None and len(value) > longest:
             outcome.errors.append(field_errors.too_long(at(base, path), longest))
         elif shortest is not None and len(value) < shortest:
@@ -171,7 +163,7 @@ class Rules:
         elif self._pattern is not None:
             outcome.tries(len(value) >> 8)
             if not self._pattern.search(value):
-                told = f"{path} in body should match '{self._schema['pattern']}'"
+                told = f"{path} in body should match '{self.source['pattern']}'"
                 outcome.errors.append(invalid(at(base, path), value, told))
         if self._has_format is None:
             return
@@ -181,7 +173,7 @@ class Rules:
             outcome.errors.append(type_invalid(at(base, path), value, told))
 
     def _number_errors(self, value: float, path: str, base: str) -> Iterator[FieldError]:
-        schema, types = self._schema, self._types
+        schema, types = self.source, self._types
         kind = types[0] if len(types) == 1 and types[0] in _FORMATS_OF_NUMBERS else ""
         word = self._format if kind else ""
         limit = 2**31 if word == "int32" else _INT64
@@ -201,32 +193,30 @@ class Rules:
             yield invalid(at(base, path), value, f"{path} in body should be {bound}")
 
     def _check_items(self, value: list[Any], old: Any, path: str, base: str, outcome: SchemaOutcome) -> None:
-        if self._items is not None:
+        if self.items is not None:
             # Only items of a list of type map can be matched with old items.
             keys = self._keys
             earlier = {_key_of(item, keys): item for item in old} if keys and isinstance(old, list) else {}
             for index, item in enumerate(value):
                 before = earlier.get(_key_of(item, keys), ABSENT) if earlier else ABSENT
-                self._items.check(item, before, f"{path}[{index}]", base, outcome)
+                self.items.check(item, before, f"{path}[{index}]", base, outcome)
         outcome.errors += self._count_errors(len(value), "items", path, base)
 
     def _check_fields(self, value: Doc, old: Any, path: str, base: str, outcome: SchemaOutcome) -> None:
         before = old if isinstance(old, dict) else {}
         outcome.errors += self._count_errors(len(value), "properties", path, base)
         for name, item in value.items():
-            rules = self._met.get(name, self._others)
-            if rules is self._others and name in self._properties:
-                rules = self._met[name] = Rules(self._properties[name])
+            rules = self.field(name)
             if rules is not None:
                 told = step(name)
-                where = f"{path}.{told}" if path or name not in self._properties else told
+                where = f"{path}.{told}" if path or name not in self.declared else told
                 rules.check(item, before.get(name, ABSENT), where, base, outcome)
-        for name in self._schema.get("required") or ():
+        for name in self.source.get("required") or ():
             if name not in value:
                 outcome.errors.append(required(at(base, f"{path}.{step(name)}")))
 
     def _count_errors(self, count: int, what: str, path: str, base: str) -> Iterator[FieldError]:
-        fewest, most = (self._schema.get(f"{word}{what.capitalize()}") for word in ("min", "max"))
+        fewest, most = (self.source.get(f"{word}{what.capitalize()}") for word in ("min", "max"))
         if fewest is not None and count < fewest:
             yield invalid(at(base, path), count, f"{path} in body should have at least {fewest} {what}")
         if most is not None and count > most:

@@ -8,7 +8,7 @@ import pytest
 
 from support.definition_builders import object_schema
 from tonnage.documents.custom.pruning import drop_nulls, fill_defaults
-from tonnage.documents.custom.structural import compile_schema
+from tonnage.documents.custom.structural import Structural
 from tonnage.objects.document import Doc, copy
 
 
@@ -17,7 +17,7 @@ def text(**more: Any) -> Doc:
 
 
 def defaulted(schema: Doc, value: Any) -> Any:
-    value, compiled = copy(value), compile_schema(schema)
+    value, compiled = copy(value), Structural(schema)
     drop_nulls(compiled, value)
     fill_defaults(compiled, value)
     return value
@@ -66,7 +66,7 @@ def test_defaults_are_filled_in_where_nothing_is(schema: Doc, value: Any, expect
 
 
 def test_a_default_is_copied_for_every_document() -> None:
-    schema = compile_schema(object_schema({"o": {"type": "object", "default": {"a": []}}}))
+    schema = Structural(object_schema({"o": {"type": "object", "default": {"a": []}}}))
     one: Doc = {}
     other: Doc = {}
     fill_defaults(schema, one)
@@ -79,7 +79,7 @@ def test_defaults_do_not_multiply_beyond_what_an_object_may_be() -> None:
     """Two bytes of an empty item would become a hundred kilobytes."""
     item = object_schema({"a": text(default="x" * 100_000)})
     doc: Doc = {"l": [{} for _ in range(10_000)]}
-    fill_defaults(compile_schema(object_schema({"l": {"type": "array", "items": item}})), doc)
+    fill_defaults(Structural(object_schema({"l": {"type": "array", "items": item}})), doc)
     filled = [each for each in doc["l"] if each.get("a")]
     # 3 MiB are 3,145,728 bytes: 31 defaults of 100,002 fit.
     assert len(filled) == 31

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tonnage.documents.apply.server_side_apply import fits
-from tonnage.documents.custom.structural import compile_schema, struct_of
+from tonnage.documents.custom.structural import Structural, struct_of
 
 SCHEMA = {
     "type": "object",
@@ -28,7 +28,7 @@ SCHEMA = {
         "list": {"type": "array", "items": {"type": "object", "properties": {"k": {"type": "string"}}}},
     },
 }
-STRUCT = struct_of(compile_schema(SCHEMA), group="example.com", version="v1", kind="Box")
+STRUCT = struct_of(Structural(SCHEMA), group="example.com", version="v1", kind="Box")
 
 
 @pytest.mark.parametrize(
