@@ -36,7 +36,7 @@ from budgets import figure
 
 from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
-from tonnage.objects.core_v1.pod import PodCondition
+from tonnage.objects.meta import Condition
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.testing.builders import node, pod
@@ -131,7 +131,7 @@ class Stage(InformedEngine):
             self.engine.post_filter(attempt)
             self.engine.requeue(queued, queued.pod, plugins=diagnosis.rejecting_plugins())
             if not queued.pod.status.conditions:
-                told = PodCondition(type="PodScheduled", status="False", reason="Unschedulable")
+                told = Condition(type="PodScheduled", status="False", reason="Unschedulable")
                 self.put(_with_status(queued.pod, conditions=(told,)))
 
     def _bind(self, found: Pod, where: str) -> None:

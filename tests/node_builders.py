@@ -9,9 +9,8 @@ import msgspec
 
 from tonnage.clock import rfc3339
 from tonnage.objects.core_v1 import Node, Pod
-from tonnage.objects.core_v1.pod import NodeCondition
 from tonnage.objects.document import Doc
-from tonnage.objects.meta import MicroTime, ObjectMeta
+from tonnage.objects.meta import Condition, MicroTime, ObjectMeta
 from tonnage.objects.requirements import Taint, Toleration
 from tonnage.objects.small_groups import Lease, LeaseSpec
 from tonnage.testing import builders
@@ -23,11 +22,11 @@ def at(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
-def condition(type_: str, status: str, *, heartbeat_s: float = 0) -> NodeCondition:
-    return NodeCondition(type=type_, status=status, last_heartbeat_time=at(heartbeat_s))
+def condition(type_: str, status: str, *, heartbeat_s: float = 0) -> Condition:
+    return Condition(type=type_, status=status, last_heartbeat_time=at(heartbeat_s))
 
 
-def node(name: str = "n", *conditions: NodeCondition, uid: str = "", zone: str = "", cordoned: bool = False) -> Node:
+def node(name: str = "n", *conditions: Condition, uid: str = "", zone: str = "", cordoned: bool = False) -> Node:
     made = builders.node(name, labels={"topology.kubernetes.io/zone": zone} if zone else {}, unschedulable=cordoned)
     metadata = msgspec.structs.replace(made.metadata, uid=uid or made.uid, creation_timestamp=START)
     return msgspec.structs.replace(

@@ -17,9 +17,10 @@ from tonnage.behaviour.workloads.templates import owner_ref
 from tonnage.clock import rfc3339, rfc3339_micro
 from tonnage.node.settings import KUBELET_VERSION, NodeSettings, architecture
 from tonnage.objects.codec import to_doc
-from tonnage.objects.core_v1 import Node, NodeCondition
+from tonnage.objects.core_v1 import Node
 from tonnage.objects.core_v1.pod import HOSTNAME
 from tonnage.objects.document import Doc
+from tonnage.objects.meta import Condition
 from tonnage.objects.names import label_key, label_value
 from tonnage.quantity import Quantity
 from tonnage.scheduling.cluster.pod_info import is_extended
@@ -176,7 +177,7 @@ def _machine(name: str, settings: NodeSettings) -> Doc:
     }
 
 
-def _is_told(shown: NodeCondition | None, wanted: tuple[str, str, str, str], now: datetime, report_s: float) -> bool:
+def _is_told(shown: Condition | None, wanted: tuple[str, str, str, str], now: datetime, report_s: float) -> bool:
     """True if a condition is as wanted and its heartbeat is recent enough."""
     if shown is None or shown.last_heartbeat_time is None or (shown.status, shown.reason) != wanted[1:3]:
         return False
@@ -184,7 +185,7 @@ def _is_told(shown: NodeCondition | None, wanted: tuple[str, str, str, str], now
     return timedelta() <= now - shown.last_heartbeat_time < timedelta(seconds=report_s)
 
 
-def _conditions(shown: Iterable[NodeCondition], *, now: datetime) -> list[Doc]:
+def _conditions(shown: Iterable[Condition], *, now: datetime) -> list[Doc]:
     """Every condition with a fresh heartbeat; lastTransitionTime stays where the status stays."""
     before = {condition.type: condition for condition in shown}
     made = []

@@ -77,10 +77,6 @@ class JobSpec(Record):
         return self.completion_mode == "Indexed"
 
 
-class JobCondition(Condition):
-    last_probe_time: Time | None = None
-
-
 class UncountedTerminatedPods(Record):
     succeeded: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
@@ -94,7 +90,7 @@ class JobStatus(Record):
     terminating: int | None = None
     start_time: Time | None = None
     completion_time: Time | None = None
-    conditions: tuple[JobCondition, ...] = ()
+    conditions: tuple[Condition, ...] = ()
     completed_indexes: str = ""
     failed_indexes: str | None = None
     uncounted_terminated_pods: UncountedTerminatedPods | None = None
@@ -111,7 +107,7 @@ class Job(Object):
             return self.spec.parallelism
         return max(0, min(self.spec.parallelism, self.spec.completions - self.status.succeeded))
 
-    def condition(self, kind: str) -> JobCondition | None:
+    def condition(self, kind: str) -> Condition | None:
         return next((condition for condition in self.status.conditions if condition.type == kind), None)
 
     def has(self, kind: str) -> bool:

@@ -176,13 +176,19 @@ class Document(Object):
 
 
 class Condition(Record):
-    """A condition of an object: `type` holds if `status` is "True", and is undecided if it is "Unknown"."""
+    """A condition of an object: `type` holds if `status` is "True", and is undecided if it is "Unknown".
+
+    A node repeats its conditions while it is alive (`last_heartbeat_time`). Few kinds have the other two of these.
+    """
 
     type: str
     status: str
     last_transition_time: Time | None = None
     reason: str = ""
     message: str = ""
+    last_heartbeat_time: Time | None = None
+    last_probe_time: Time | None = None
+    observed_generation: int = 0
 
     @property
     def is_true(self) -> bool:

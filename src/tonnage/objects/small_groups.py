@@ -17,10 +17,6 @@ class PodDisruptionBudgetSpec(Record):
     unhealthy_pod_eviction_policy: str = "IfHealthyBudget"
 
 
-class PodDisruptionBudgetCondition(Condition):
-    observed_generation: int = 0
-
-
 class PodDisruptionBudgetStatus(Record):
     """`disrupted_pods` are evicted pods that still exist: name -> time of the eviction."""
 
@@ -30,7 +26,7 @@ class PodDisruptionBudgetStatus(Record):
     expected_pods: int = 0
     observed_generation: int = 0
     disrupted_pods: Mapping[str, Time] = {}
-    conditions: tuple[PodDisruptionBudgetCondition, ...] = ()
+    conditions: tuple[Condition, ...] = ()
 
 
 class PodDisruptionBudget(Object):

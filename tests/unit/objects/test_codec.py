@@ -16,7 +16,6 @@ from tonnage.objects.core_v1 import (
     ContainerPort,
     Event,
     Node,
-    NodeCondition,
     NodeSelector,
     NodeStatus,
     ObjectReference,
@@ -30,7 +29,16 @@ from tonnage.objects.core_v1 import (
     VolumeNodeAffinity,
 )
 from tonnage.objects.decode_errors import Unreadable
-from tonnage.objects.meta import MicroTime, ObjectMeta, OwnerReference, Record, StampedMeta, Status, split_key
+from tonnage.objects.meta import (
+    Condition,
+    MicroTime,
+    ObjectMeta,
+    OwnerReference,
+    Record,
+    StampedMeta,
+    Status,
+    split_key,
+)
 from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.small_groups import Lease, LeaseSpec
 from tonnage.objects.storage_v1 import (
@@ -344,7 +352,7 @@ def test_an_empty_part_is_absent_at_any_depth_and_what_differs_from_absent_stays
 
 def test_times_are_written_in_whole_seconds_and_micro_times_with_six_decimals() -> None:
     assert codec.to_doc(VolumeError(time=AT)) == {"time": "2026-11-15T02:29:13Z"}
-    ready = NodeCondition(type="Ready", status="True", last_heartbeat_time=AT)
+    ready = Condition(type="Ready", status="True", last_heartbeat_time=AT)
     assert codec.to_doc(NodeStatus(conditions=(ready,))) == {
         "conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-11-15T02:29:13Z"}]
     }

@@ -17,8 +17,8 @@ from tonnage.documents import schema
 from tonnage.documents.schema import ListOf, MapOf, Scalar, Struct, schema_of, schema_of_resource
 from tonnage.objects import events_v1
 from tonnage.objects.codec import CLASS_BY_KIND, RESOURCE_BY_CLASS, class_of, resource_of
-from tonnage.objects.core_v1 import Event, Pod
-from tonnage.objects.meta import Document, MicroTime, Object, Record, Status
+from tonnage.objects.core_v1 import Event, InTreeDisk, Pod, TypedObjectReference
+from tonnage.objects.meta import Condition, Document, MicroTime, Object, Record, Status
 from tonnage.objects.resources import BY_KIND, BY_PLURAL, RESOURCES
 from tonnage.quantity import Quantity
 
@@ -39,6 +39,10 @@ WITHOUT_A_CLASS = {
     "RoleBinding",
     "RuntimeClass",
 }
+
+
+SHARED = (Condition, InTreeDisk, TypedObjectReference)
+"""Classes for several types of the schema, which have the fields of all of them that programs read."""
 
 
 def test_a_class_leads_to_its_resource_and_back() -> None:
@@ -81,6 +85,12 @@ def test_every_record_is_frozen_keyword_only_and_open_to_unknown_fields() -> Non
 def test_every_modelled_field_is_in_the_schema_with_a_fitting_type(cls: type[Record]) -> None:
     shape = schema_of("meta", "v1", "Status") if cls is Status else schema_of_resource(RESOURCE_BY_CLASS[cls])  # type: ignore[index]
     assert list(_misfits(cls, shape, cls.__name__)) == []
+
+
+@pytest.mark.parametrize("cls", SHARED)
+def test_every_field_of_a_class_for_several_types_is_in_the_schema_of_one(cls: type[Record]) -> None:
+    fields = {field.encode_name for field in msgspec.structs.fields(cls)}
+    assert fields <= {name for shape in _read_as(cls) for name in shape.fields}
 
 
 def test_every_record_is_part_of_a_kind() -> None:
@@ -153,7 +163,8 @@ def _misfits(annotation: Any, shape: schema.Type, path: str) -> Iterator[str]:
             there = shape.fields.get(field.encode_name)
             field_path = f"{path}.{field.encode_name}"
             if there is None:
-                yield f"{field_path}: not in the schema"
+                if not issubclass(plain, SHARED):
+                    yield f"{field_path}: not in the schema"
             elif field.required and not there.required:
                 yield f"{field_path}: required here, not in the schema"
             else:
@@ -171,6 +182,21 @@ def _misfits(annotation: Any, shape: schema.Type, path: str) -> Iterator[str]:
     elif not (isinstance(shape, Scalar) and shape.name in SCALARS.get(plain, ())):
         told = shape.name if isinstance(shape, Scalar | Struct) else type(shape).__name__
         yield f"{path}: {getattr(plain, '__name__', plain)} does not fit {told}"
+
+
+def _read_as(wanted: type[Record]) -> Iterator[Struct]:
+    """The types of the schema that a class is read from, in all kinds."""
+    pending: list[tuple[Any, schema.Type]] = [(cls, schema_of_resource(row)) for cls, row in RESOURCE_BY_CLASS.items()]
+    while pending:
+        annotation, shape = pending.pop()
+        for plain in _choices(annotation):
+            if isinstance(plain, type) and issubclass(plain, Record) and isinstance(shape, Struct):
+                if plain is wanted:
+                    yield shape
+                fields = msgspec.structs.fields(plain)
+                pending += [(f.type, shape.fields[f.encode_name].type) for f in fields if f.encode_name in shape.fields]
+            elif get_origin(plain) is tuple and isinstance(shape, ListOf):
+                pending.append((get_args(plain)[0], shape.item))
 
 
 def _choices(annotation: Any) -> list[Any]:

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tonnage.objects.core_v1 import Node, NodeCondition, is_out_of_use
+from tonnage.objects.core_v1 import Node, is_out_of_use
+from tonnage.objects.meta import Condition
 from tonnage.testing.builders import node
 
 TAINT = "node.kubernetes.io/out-of-service"
@@ -31,7 +32,7 @@ def test_out_of_use_is_a_node_that_is_gone_cordoned_or_out_of_service(found: Nod
 
 def reporting(status: str, **options: Any) -> Node:
     found = node("a", **options)
-    conditions = (NodeCondition(type="Ready", status=status),)
+    conditions = (Condition(type="Ready", status=status),)
     return msgspec.structs.replace(found, status=msgspec.structs.replace(found.status, conditions=conditions))
 
 

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from tonnage.faults import Fault
-from tonnage.objects.core_v1 import Node, NodeCondition
+from tonnage.objects.core_v1 import Node
+from tonnage.objects.meta import Condition
 from tonnage.plane.bootstrap import expected_nodes, is_ready
 from tonnage.testing.builders import node
 
@@ -14,7 +15,7 @@ NAMES = ["node-1", "node-2", "node-3"]
 
 
 def with_ready(found: Node, status: str) -> Node:
-    conditions = (NodeCondition(type="Ready", status=status),)
+    conditions = (Condition(type="Ready", status=status),)
     return msgspec.structs.replace(found, status=msgspec.structs.replace(found.status, conditions=conditions))
 
 

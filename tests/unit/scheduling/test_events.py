@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from tonnage.objects.core_v1 import Namespace, Node, NodeCondition
-from tonnage.objects.meta import Object, ObjectMeta
+from tonnage.objects.core_v1 import Namespace, Node
+from tonnage.objects.meta import Condition, Object, ObjectMeta
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass
 from tonnage.scheduling.events import (
     ASSIGNED_POD_ADD,
@@ -98,7 +98,7 @@ def test_only_the_event_of_all_actions_on_all_resources_is_a_wildcard() -> None:
 
 
 def ready(status: str, reason: str = "") -> Node:
-    condition = NodeCondition(type="Ready", status=status, reason=reason)
+    condition = Condition(type="Ready", status=status, reason=reason)
     return replace(node("a"), status=replace(node("a").status, conditions=(condition,)))
 
 

@@ -25,8 +25,9 @@ from typing import Final
 from tonnage.clock import rfc3339
 from tonnage.objects import requirements
 from tonnage.objects.core_v1 import Node
-from tonnage.objects.core_v1.pod import BETA_REGION, BETA_ZONE, REGION, ZONE, NodeCondition
+from tonnage.objects.core_v1.pod import BETA_REGION, BETA_ZONE, REGION, ZONE
 from tonnage.objects.document import Doc
+from tonnage.objects.meta import Condition
 from tonnage.objects.requirements import Taint, Toleration, tolerates
 from tonnage.objects.small_groups import Lease
 
@@ -121,7 +122,7 @@ def with_no_schedule(taints: Iterable[Doc], keys: frozenset[str], now: datetime)
     return kept + [_taint(key, requirements.NO_SCHEDULE, now) for key in sorted(keys - present)]
 
 
-def no_execute_key(ready: NodeCondition | None) -> str:
+def no_execute_key(ready: Condition | None) -> str:
     """The taint that evicts pods from a node in this state; empty if it is ready, or not known yet."""
     return _CONDITION_TAINTS.get((READY, ready.status), "") if ready is not None else ""
 

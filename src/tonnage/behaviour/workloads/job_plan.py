@@ -20,8 +20,9 @@ import msgspec
 from tonnage.behaviour.workloads import job_pods
 from tonnage.behaviour.workloads.pod_states import is_active, is_ready
 from tonnage.behaviour.workloads.replica_set_plan import pods_to_delete
-from tonnage.objects.batch_v1 import Job, JobCondition, JobStatus, UncountedTerminatedPods
+from tonnage.objects.batch_v1 import Job, JobStatus, UncountedTerminatedPods
 from tonnage.objects.core_v1 import Pod
+from tonnage.objects.meta import Condition
 from tonnage.objects.texts.index_intervals import IndexSet, written_intervals
 
 MOST_AT_ONCE: Final = 500
@@ -327,7 +328,7 @@ def with_condition(status: JobStatus, kind: str, held: str, reason: str, message
     known = next((condition for condition in status.conditions if condition.type == kind), None)
     if known is not None and known.status == held:
         return status
-    new = JobCondition(
+    new = Condition(
         type=kind, status=held, reason=reason, message=message, last_probe_time=now, last_transition_time=now
     )
     others = tuple(condition for condition in status.conditions if condition.type != kind)

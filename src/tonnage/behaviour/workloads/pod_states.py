@@ -29,11 +29,10 @@ from tonnage.clock import Clock, exponential_s, remaining_s
 from tonnage.errors import TonnageError
 from tonnage.objects.apps_v1 import Deployment, ReplicaSet, StatefulSet
 from tonnage.objects.core_v1 import VOLUME_ATTACHMENT_LIMIT_EXCEEDED, VOLUME_NODE_AFFINITY, Pod, ReplicationController
-from tonnage.objects.meta import Key, Object, OwnerReference
+from tonnage.objects.meta import Condition, Key, Object, OwnerReference
 from tonnage.objects.selectors import InvalidSelector, selects
 from tonnage.objects.small_groups import (
     PodDisruptionBudget,
-    PodDisruptionBudgetCondition,
     PodDisruptionBudgetSpec,
     PodDisruptionBudgetStatus,
 )
@@ -384,11 +383,11 @@ def _conditions(
     *,
     is_allowed: bool = False,
     message: str = "",
-) -> tuple[PodDisruptionBudgetCondition, ...]:
+) -> tuple[Condition, ...]:
     """The budget's conditions with this one replaced; its transition time is that of the last change of status."""
     known = {condition.type: condition for condition in budget.status.conditions}
     was, status = known.get(_CONDITION), "True" if is_allowed else "False"
-    known[_CONDITION] = PodDisruptionBudgetCondition(
+    known[_CONDITION] = Condition(
         type=_CONDITION,
         status=status,
         last_transition_time=was.last_transition_time if was is not None and was.status == status else now,

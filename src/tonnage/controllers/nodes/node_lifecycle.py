@@ -24,8 +24,8 @@ from tonnage.controllers.controller_context import ControllerContext, QueueContr
 from tonnage.errors import ApiError, Conflict, NotFound, TonnageError
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.core_v1.persistent_volume import ObjectReference
-from tonnage.objects.core_v1.pod import NodeCondition
 from tonnage.objects.document import Doc
+from tonnage.objects.meta import Condition
 from tonnage.objects.requirements import NO_EXECUTE, NOT_READY, UNREACHABLE
 from tonnage.objects.small_groups import Lease
 
@@ -75,7 +75,7 @@ class NodeLifecycleController(QueueController):
         nodes = tuple(self._nodes)
         self._register(nodes)
         is_ready: dict[str, list[bool]] = defaultdict(list)
-        found: list[tuple[Node, NodeCondition | None]] = []
+        found: list[tuple[Node, Condition | None]] = []
         for node in nodes:
             ready = node.condition(plan.READY)
             try:
@@ -117,7 +117,7 @@ class NodeLifecycleController(QueueController):
                 self._to_taint.pop(name, None)
         self._registered = found
 
-    async def _update_health(self, node: Node) -> NodeCondition | None:
+    async def _update_health(self, node: Node) -> Condition | None:
         """Set the Ready condition to Unknown if the grace period is over. Returns it. Raises TonnageError."""
         for tries_left in reversed(range(_TRIES)):
             try:
@@ -128,7 +128,7 @@ class NodeLifecycleController(QueueController):
                 node = await self._client.get(Node, node.name)  # the informer lags behind another writer
         return None
 
-    async def _update_health_once(self, node: Node) -> NodeCondition | None:
+    async def _update_health_once(self, node: Node) -> Condition | None:
         now = self._measured_now(node)
         lease = self._leases.get(f"{LEASES}/{node.name}")
         health = self._healths[node.name] = plan.observe(self._healths.get(node.name), node, lease, now)
@@ -176,7 +176,7 @@ class NodeLifecycleController(QueueController):
 
     # -- NoExecute, as fast as the zone allows ------------------------------------------------------------------------
 
-    async def _process_no_execute_taint(self, node: Node, ready: NodeCondition | None) -> None:
+    async def _process_no_execute_taint(self, node: Node, ready: Condition | None) -> None:
         present = {taint.key for taint in node.spec.taints if taint.effect == NO_EXECUTE} & {NOT_READY, UNREACHABLE}
         if ready is not None and (ready.is_true or self._zones.are_all_lost):
             self._to_taint.pop(node.name, None)

@@ -21,8 +21,8 @@ from tonnage.dashboard.questions.asking import MOST_S, Asking, QuestionLimit
 from tonnage.dashboard.questions.given_files import GivenFiles, captions
 from tonnage.dashboard.wire import Collections
 from tonnage.errors import TonnageError
-from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod, PodCondition
-from tonnage.objects.meta import Key, Object
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.meta import Condition, Key, Object
 from tonnage.scheduler.configuration_file import installed_plugins
 from tonnage.scheduler.debug_pages import DebugPages
 from tonnage.scheduling.configuration.configuration import Configuration, parse
@@ -123,7 +123,7 @@ class Film:
         """The pod with the condition that the scheduler would write. Returns the same object while nothing changes."""
         known = self._refused.get(pod.uid)
         if known is None or known.metadata != pod.metadata or _why(known) != why:
-            told = PodCondition(type="PodScheduled", status="False", reason="Unschedulable", message=why)
+            told = Condition(type="PodScheduled", status="False", reason="Unschedulable", message=why)
             others = [condition for condition in pod.status.conditions if condition.type != "PodScheduled"]
             status = msgspec.structs.replace(pod.status, conditions=(*others, told))
             known = self._refused[pod.uid] = msgspec.structs.replace(pod, status=status)

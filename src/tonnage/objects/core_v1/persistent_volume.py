@@ -53,12 +53,6 @@ class TypedObjectReference(Record):
     namespace: str = ""
 
 
-class TypedLocalObjectReference(Record):
-    kind: str
-    name: str
-    api_group: str = ""
-
-
 class PersistentVolumeClaimVolumeSource(Record):
     claim_name: str
     read_only: bool = False
@@ -79,73 +73,38 @@ class CSIVolumeSource(Record):
     volume_attributes: Mapping[str, str] = {}
 
 
-class AWSElasticBlockStoreVolumeSource(Record):
-    volume_id: str = msgspec.field(name="volumeID")
-    read_only: bool = False
+class InTreeDisk(Record):
+    """A disk of a plug-in inside Kubernetes: what identifies it, by the field of its kind, and whether it is read."""
 
-
-class AzureDiskVolumeSource(Record):
-    disk_name: str
-    disk_uri: str = msgspec.field(name="diskURI")
-    read_only: bool = False
-
-
-class AzureFileVolumeSource(Record):
-    secret_name: str
-    share_name: str
-    read_only: bool = False
-
-
-class CinderVolumeSource(Record):
-    volume_id: str = msgspec.field(name="volumeID")
-    read_only: bool = False
-
-
-class GCEPersistentDiskVolumeSource(Record):
-    pd_name: str
-    read_only: bool = False
-
-
-class ISCSIVolumeSource(Record):
-    iqn: str
-    read_only: bool = False
-
-
-class PortworxVolumeSource(Record):
-    volume_id: str = msgspec.field(name="volumeID")
-    read_only: bool = False
-
-
-class RBDVolumeSource(Record):
+    volume_id: str = msgspec.field(name="volumeID", default="")
+    disk_uri: str = msgspec.field(name="diskURI", default="")
+    pd_name: str = ""
+    iqn: str = ""
     monitors: tuple[str, ...] = ()
-    image: str
+    image: str = ""
     pool: str = "rbd"
     read_only: bool = False
-
-
-class VsphereVirtualDiskVolumeSource(Record):
-    volume_path: str
 
 
 class HostPathVolumeSource(Record):
     path: str
 
 
-class EmptyDirVolumeSource(Record):
-    medium: str = ""
+class LocalVolumeSource(HostPathVolumeSource):
+    fs_type: str = ""
 
 
 class InTreeVolumeSource(Record):
     """The sources that a pod's volume and a PersistentVolume share."""
 
     host_path: HostPathVolumeSource | None = None
-    aws_elastic_block_store: AWSElasticBlockStoreVolumeSource | None = None
-    azure_disk: AzureDiskVolumeSource | None = None
-    azure_file: AzureFileVolumeSource | None = None
-    cinder: CinderVolumeSource | None = None
-    gce_persistent_disk: GCEPersistentDiskVolumeSource | None = None
-    portworx_volume: PortworxVolumeSource | None = None
-    vsphere_volume: VsphereVirtualDiskVolumeSource | None = None
+    aws_elastic_block_store: InTreeDisk | None = None
+    azure_disk: InTreeDisk | None = None
+    azure_file: InTreeDisk | None = None
+    cinder: InTreeDisk | None = None
+    gce_persistent_disk: InTreeDisk | None = None
+    portworx_volume: InTreeDisk | None = None
+    vsphere_volume: InTreeDisk | None = None
 
 
 class Volume(InTreeVolumeSource):
@@ -155,9 +114,9 @@ class Volume(InTreeVolumeSource):
     persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
     ephemeral: EphemeralVolumeSource | None = None
     csi: CSIVolumeSource | None = None
-    empty_dir: EmptyDirVolumeSource | None = None
-    iscsi: ISCSIVolumeSource | None = None
-    rbd: RBDVolumeSource | None = None
+    empty_dir: Mapping[str, Any] | None = None
+    iscsi: InTreeDisk | None = None
+    rbd: InTreeDisk | None = None
 
     def claim_name(self, pod_name: str) -> str | None:
         """The volume's claim in the pod's namespace, named by the pod or created for it; None without a claim."""
@@ -208,11 +167,6 @@ class CSIPersistentVolumeSource(Record):
     node_stage_secret_ref: SecretReference | None = None
     node_publish_secret_ref: SecretReference | None = None
     node_expand_secret_ref: SecretReference | None = None
-
-
-class LocalVolumeSource(Record):
-    path: str
-    fs_type: str = ""
 
 
 class VolumeNodeAffinity(Record):
@@ -283,16 +237,12 @@ class PersistentVolumeClaimSpec(Record):
     volume_mode: str = "Filesystem"
     volume_name: str = ""
     selector: LabelSelector | None = None
-    data_source: TypedLocalObjectReference | None = None
+    data_source: TypedObjectReference | None = None
     data_source_ref: TypedObjectReference | None = None
 
     @property
     def is_block(self) -> bool:
         return self.volume_mode == "Block"
-
-
-class PersistentVolumeClaimCondition(Condition):
-    last_probe_time: Time | None = None
 
 
 class ModifyVolumeStatus(Record):
@@ -304,7 +254,7 @@ class PersistentVolumeClaimStatus(Record):
     phase: str = "Pending"
     access_modes: tuple[str, ...] = ()
     capacity: Mapping[str, Quantity] = {}
-    conditions: tuple[PersistentVolumeClaimCondition, ...] = ()
+    conditions: tuple[Condition, ...] = ()
     allocated_resources: Mapping[str, Quantity] = {}
     allocated_resource_statuses: Mapping[str, str] = {}
     current_volume_attributes_class_name: str = ""

@@ -32,12 +32,6 @@ class NodeSpec(Record):
     provider_id: str = msgspec.field(name="providerID", default="")
 
 
-class NodeCondition(Condition):
-    """A condition that the node repeats while it is alive."""
-
-    last_heartbeat_time: Time | None = None
-
-
 class NodeAddress(Record):
     type: str
     address: str
@@ -65,7 +59,7 @@ class NodeStatus(Record):
 
     capacity: Mapping[str, Quantity] = {}
     allocatable: Mapping[str, Quantity] = {}
-    conditions: tuple[NodeCondition, ...] = ()
+    conditions: tuple[Condition, ...] = ()
     addresses: tuple[NodeAddress, ...] = ()
     node_info: NodeSystemInfo = NodeSystemInfo()
     images: tuple[ContainerImage, ...] = ()
@@ -78,7 +72,7 @@ class Node(Object):
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
-    def condition(self, type: str) -> NodeCondition | None:
+    def condition(self, type: str) -> Condition | None:
         return next((condition for condition in self.status.conditions if condition.type == type), None)
 
     @property
@@ -345,18 +339,13 @@ class PodIP(Record):
     ip: str
 
 
-class PodCondition(Condition):
-    last_probe_time: Time | None = None
-    observed_generation: int = 0
-
-
 class PodStatus(Record):
     """`resources` and `allocated_resources` are the pod-level amounts in force and granted, while resizing."""
 
     phase: str = "Pending"
     reason: str = ""
     message: str = ""
-    conditions: tuple[PodCondition, ...] = ()
+    conditions: tuple[Condition, ...] = ()
     nominated_node_name: str = ""
     start_time: Time | None = None
     qos_class: str = ""
@@ -411,7 +400,7 @@ class Pod(Object):
     def required_node_affinity(self) -> RequiredNodeAffinity:
         return RequiredNodeAffinity(self.spec.node_selector, self.spec.affinity.node_affinity.required)
 
-    def condition(self, type: str) -> PodCondition | None:
+    def condition(self, type: str) -> Condition | None:
         return next((condition for condition in self.status.conditions if condition.type == type), None)
 
     def claim_names(self) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from tonnage.csi import csi_pb2 as csi
 from tonnage.errors import ApiError, TonnageError
 from tonnage.objects import codec
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
-from tonnage.objects.core_v1.persistent_volume import TypedLocalObjectReference, TypedObjectReference
+from tonnage.objects.core_v1.persistent_volume import TypedObjectReference
 from tonnage.objects.decode_errors import Unreadable
 from tonnage.objects.document import Doc, dig
 from tonnage.objects.storage_v1 import CSINode, StorageClass, VolumeAttributesClass
@@ -37,7 +37,7 @@ class NoSource(TonnageError):
     """The source cannot be used now, or ever."""
 
 
-Source = TypedLocalObjectReference | TypedObjectReference
+Source = TypedObjectReference
 
 
 def source_of(claim: PersistentVolumeClaim) -> Source | None:

@@ -18,8 +18,7 @@ from tonnage.behaviour.workloads.stateful_set_plan import is_member
 from tonnage.objects.apps_v1 import ReplicaSet, StatefulSet
 from tonnage.objects.batch_v1 import Job
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod, is_out_of_use
-from tonnage.objects.core_v1.pod import PodCondition
-from tonnage.objects.meta import Object, OwnerReference
+from tonnage.objects.meta import Condition, Object, OwnerReference
 from tonnage.objects.selectors import InvalidSelector, selects
 from tonnage.whatif.simulate.controllers import is_mirror
 from tonnage.whatif.simulate.node_events import stays
@@ -368,5 +367,5 @@ def _selects(found: StatefulSet | ReplicaSet, pod: Pod) -> bool:
 def _ready(pod: Pod) -> Pod:
     if pod.status.phase != "Running" or not pod.spec.node_name or pod.condition("Ready") is not None:
         return pod
-    conditions = (*pod.status.conditions, PodCondition(type="Ready", status="True"))
+    conditions = (*pod.status.conditions, Condition(type="Ready", status="True"))
     return replace(pod, status=replace(pod.status, conditions=conditions))

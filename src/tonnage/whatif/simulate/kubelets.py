@@ -22,7 +22,8 @@ from tonnage.behaviour.nodes.kubelet_admission import AdmittedPods, KubeletPreem
 from tonnage.behaviour.workloads.pod_states import REJECTED
 from tonnage.objects.core_v1 import VOLUME_ATTACHMENT_LIMIT_EXCEEDED, Node, PersistentVolume, Pod
 from tonnage.objects.core_v1.persistent_volume import VOLUME_HOME, VolumeNodeAffinity
-from tonnage.objects.core_v1.pod import PodCondition, PodStatus
+from tonnage.objects.core_v1.pod import PodStatus
+from tonnage.objects.meta import Condition
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeAttachment, VolumeNodeResources
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.whatif.creation import renewed
@@ -273,7 +274,7 @@ class Kubelets:
             return
         self._missing.pop(pod.uid, None)
         at = self._world.clock.now()
-        ready = PodCondition(type="Ready", status="True", last_transition_time=at)
+        ready = Condition(type="Ready", status="True", last_transition_time=at)
         conditions = (*(condition for condition in now.status.conditions if condition.type != "Ready"), ready)
         status = msgspec.structs.replace(now.status, phase="Running", conditions=conditions, start_time=at)
         running = self._world.put(renewed(now, status=status))
