@@ -216,7 +216,12 @@ class StoryRunner:
         self.say("  passed" if held else "  failed", style="green" if held else "red")
 
     def say(self, line: str, style: str = "") -> None:
-        self.console.print(text(line, style), soft_wrap=True)
+        """Print a line. On a terminal it goes on beside its own indent; a pipe gets it whole."""
+        said, indent = text(line.lstrip(" "), style), len(line) - len(line.lstrip(" "))
+        parts = said.wrap(self.console, self.console.width - indent) if self.console.is_terminal else [said]
+        for part in parts:
+            part.rstrip()
+            self.console.print(text(" " * indent) + part, soft_wrap=True)
 
     async def _clear_away(self) -> None:
         self.faults()

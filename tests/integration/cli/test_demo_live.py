@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shutil
@@ -13,9 +14,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 from tonnage.cli.up import demo
 from tonnage.errors import TonnageError
@@ -71,6 +74,16 @@ def test_a_claim_that_does_not_hold_is_shown_and_ends_the_demo_with_1(monkeypatc
     assert done.exit_code == 1
     assert "✗ the earth is flat\n      it is round\n  ✗ and then the stage breaks\n  failed" in done.stdout
     assert done.stderr.endswith("error: 2 of the checks above failed\n")
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_on_a_terminal_lines_end_between_words_and_go_on_at_their_indent(is_terminal: bool):
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=is_terminal, no_color=True, width=40)
+    runner = StoryRunner(SimpleNamespace(settings=SimpleNamespace(faults=Path("x"))), console, clock=None)  # type: ignore[arg-type]
+    runner.say("    db: node-1 is refused: node(s) did not have enough free storage")
+    lines = ["    db: node-1 is refused: node(s) did", "    not have enough free storage"]
+    assert out.getvalue().splitlines() == (lines if is_terminal else [lines[0] + lines[1][3:]])
 
 
 def test_the_stories_are_listed_with_a_line_each():
