@@ -109,6 +109,7 @@ class QueueController:
         async with asyncio.TaskGroup() as tasks:
             for loop in self._loops:
                 tasks.create_task(loop())
+            await asyncio.Event().wait()  # without loops, too, it has not ended
 
 
 REPEAT_AFTER_S: Final = 60.0

@@ -30,6 +30,7 @@ from tonnage.client.discovered_kinds import (
 from tonnage.client.recorder import truncated
 from tonnage.clock import StampAges, parse_rfc3339, rfc3339
 from tonnage.controllers.controller_context import ControllerContext, QueueController, namespace_of
+from tonnage.controllers.workloads.workload_controller import is_namespace_terminating
 from tonnage.documents.kinds.resource_quota import is_counted, is_same_status, names_for, recounted
 from tonnage.objects.codec import resource_of, to_doc
 from tonnage.objects.core_v1 import ConfigMap, Namespace, PersistentVolumeClaim, Pod, ResourceQuota, ServiceAccount
@@ -121,9 +122,9 @@ class NamespaceObjectController(QueueController):
         except (errors.AlreadyExists, errors.NotFound):
             return  # the cache is behind: the object is there, or the namespace is gone
         except errors.ApiError as exc:
-            if any(cause.reason == "NamespaceTerminating" for cause in exc.causes):
-                return
-            raise
+            if not is_namespace_terminating(exc):
+                raise
+            return
         _log.debug("Created", kind=wanted["kind"], name=self._name, namespace=namespace)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from prometheus_client import Counter
 
@@ -21,38 +21,29 @@ from tonnage.client.metrics import WorkQueueMetrics
 from tonnage.client.program import Program, Runtime
 from tonnage.clock import Backoff
 from tonnage.controllers import PROGRAM, garbage_collector, namespaces
-from tonnage.controllers.controller_context import AttacherHere, ControllerContext, ControllerManagerConfiguration
+from tonnage.controllers.controller_context import (
+    AttacherHere,
+    ControllerContext,
+    ControllerManagerConfiguration,
+    QueueController,
+)
 from tonnage.controllers.nodes import node_lifecycle, pod_deletion
 from tonnage.controllers.volumes import attach_detach, attacher, persistent_volume_binder, protection
 from tonnage.controllers.workloads import deployments, disruption, jobs, revisioned_sets
 from tonnage.errors import TonnageError, closest
 
 
-class Controller(Protocol):
-    async def run(self) -> None: ...
+class Attachers(QueueController):
+    """One attacher per driver, which run as one: when one fails, all are cancelled and restarted."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._loops += [attacher.Attacher(context, driver=driver).run for driver in context.configuration.drivers]
 
 
-class ControllerGroup:
-    """Controllers that run as one: when one fails, all are cancelled and restarted."""
-
-    def __init__(self, controllers: Sequence[Controller]) -> None:
-        self._controllers = controllers
-
-    async def run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            for controller in self._controllers:
-                tasks.create_task(controller.run())
-            await asyncio.Event().wait()
-
-
-def _attachers(context: ControllerContext) -> Controller:
-    """One attacher per driver; an empty group without drivers."""
-    return ControllerGroup([attacher.Attacher(context, driver=driver) for driver in context.configuration.drivers])
-
-
-def _root_ca_publisher(context: ControllerContext) -> Controller:
-    """An empty group if the cluster has no certificate authority of its own."""
-    return namespaces.RootCACertificatePublisher(context) if context.configuration.root_ca_pem else ControllerGroup(())
+def _root_ca_publisher(context: ControllerContext) -> QueueController:
+    """It does nothing if the cluster has no certificate authority of its own."""
+    return (namespaces.RootCACertificatePublisher if context.configuration.root_ca_pem else QueueController)(context)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +51,7 @@ class ControllerDescriptor:
     """One controller; `aliases` are older names. `reporter`: its name in events, if it is another."""
 
     name: str
-    build: Callable[[ControllerContext], Controller]
+    build: Callable[[ControllerContext], QueueController]
     aliases: tuple[str, ...] = ()
     reporter: str = ""
 
@@ -87,7 +78,7 @@ CONTROLLERS: Final[tuple[ControllerDescriptor, ...]] = (
         ("attachdetach",),
         "attachdetach-controller",
     ),
-    ControllerDescriptor("csi-attacher", _attachers),
+    ControllerDescriptor("csi-attacher", Attachers),
     ControllerDescriptor("statefulset-controller", revisioned_sets.StatefulSetController, ("statefulset",)),
     ControllerDescriptor("replicaset-controller", deployments.ReplicaSetController, ("replicaset",)),
     ControllerDescriptor(
@@ -177,7 +168,7 @@ class ControllerManager(Program):
         self._queues = WorkQueueMetrics(runtime.registry, runtime.clock.monotonic)
         self._attachers: dict[str, AttacherHere] = {}
         self._scopes: dict[str, InformerScope] = {}
-        self._controllers: dict[str, Controller] = {each.name: self._build(each) for each in self.descriptors}
+        self._controllers: dict[str, QueueController] = {each.name: self._build(each) for each in self.descriptors}
         self._restarts = Counter(
             "tonnage_controller_restarts",
             "Controllers that broke and were started again, by name.",
@@ -208,7 +199,7 @@ class ControllerManager(Program):
         finally:
             await self._stop_recorders()  # while we still lead: after that nothing may be written
 
-    def _build(self, descriptor: ControllerDescriptor) -> Controller:
+    def _build(self, descriptor: ControllerDescriptor) -> QueueController:
         scope = self._scopes[descriptor.name] = InformerScope(self.informers)
         recorder = self._recorder_of[descriptor.name]
         context = ControllerContext(

@@ -13,13 +13,16 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from examples_tried import tries
-from tonnage.behaviour.volumes.attach_detach_plan import NodeState, plan
+from tonnage.behaviour.volumes.attach_detach_plan import plan
 from tonnage.clock import parse_rfc3339
-from tonnage.objects.core_v1 import PersistentVolume
+from tonnage.objects.core_v1 import Node, PersistentVolume
+from tonnage.objects.core_v1.pod import NodeCondition
 from tonnage.objects.storage_v1 import VolumeAttachment, attachment_name, unique_volume_name
-from tonnage.testing.storage_builders import DRIVER, attachment, volume
+from tonnage.testing.builders import node
+from tonnage.testing.storage_builders import DRIVER, attachment, csi_node, volume
 
 NODES = ("n0", "n1", "n2")
+CSI_NODE = csi_node("n", {DRIVER: None})
 DELETED_AT = parse_rfc3339("2026-11-15T00:00:00Z")
 
 
@@ -35,17 +38,19 @@ class RacingAttachments:
         self.lost: set[str] = set()
         self.gone: set[str] = set()
 
-    def state(self, node: str) -> NodeState:
-        if node in self.gone:
-            return NodeState(is_there=False)
-        in_use = frozenset({self.name}) if node in self.mounted else frozenset()
-        return NodeState(is_there=True, is_ready=node not in self.lost, in_use=in_use, has_driver=True)
+    def node(self, name: str) -> Node | None:
+        if name in self.gone:
+            return None
+        found, in_use = node(name), (self.name,) if name in self.mounted else ()
+        conditions = (NodeCondition(type="Ready", status="False" if name in self.lost else "True"),)
+        return replace(found, status=replace(found.status, conditions=conditions, volumes_in_use=in_use))
 
     def control(self, unwanted_s: float) -> None:
         wanted = list(dict.fromkeys(self.pods))
-        drawn = plan(self.pv, wanted, tuple(self.attachments.values()), self.state, lambda _: unwanted_s)
-        for each in drawn.detach:
-            node, found = each.attachment.spec.node_name, each.attachment
+        attachments = tuple(self.attachments.values())
+        drawn = plan(self.pv, wanted, attachments, self.node, lambda _: CSI_NODE, lambda _: unwanted_s)
+        for found, _ in drawn.detach:
+            node = found.spec.node_name
             assert not (node in self.mounted and node not in self.lost | self.gone), "pulled from under a node"
             going = replace(found.metadata, deletion_timestamp=DELETED_AT)
             self.attachments[node] = replace(found, metadata=going)

@@ -58,13 +58,6 @@ class KubeletPreemption:
     victims: tuple[str, ...]
 
 
-class Shortage(NamedTuple):
-    resource: str
-    requested: int
-    used: int
-    capacity: int
-
-
 class _Holding(NamedTuple):
     """What an admitted pod uses: as it was admitted, whatever its spec is now."""
 
@@ -138,10 +131,13 @@ def admission(pod: Pod, node: Node, admitted: AdmittedPods) -> PodRejection | Ku
     shortages = list(_shortages(pod, node, admitted))
     failed = next(_failed_predicates(pod, node, admitted), None)
     if shortages and pod.spec.priority < _SYSTEM_CRITICAL:
-        return _out_of(shortages[0])
+        name, requested, used, capacity = shortages[0]
+        told = f"Node didn't have enough resource: {name}, requested: {requested}, used: {used}, capacity: {capacity}"
+        return PodRejection(f"OutOf{name}", told)
     if failed is not None or not shortages:  # a critical pod never fails for lack of resources
         return failed
-    return _preemption(pod, shortages, admitted)
+    missing = {name: requested - (capacity - used) for name, requested, used, capacity in shortages}
+    return _preemption(pod, missing, admitted)
 
 
 # -- what preemption cannot help --------------------------------------------------------------------------------------
@@ -194,8 +190,11 @@ def _failed_predicates(pod: Pod, node: Node, admitted: AdmittedPods) -> Iterator
 # -- resources --------------------------------------------------------------------------------------------------------
 
 
-def _shortages(pod: Pod, node: Node, admitted: AdmittedPods) -> Iterator[Shortage]:
-    """Shortages in upstream's order. An extended resource that the node does not have is not judged."""
+def _shortages(pod: Pod, node: Node, admitted: AdmittedPods) -> Iterator[tuple[str, int, int, int]]:
+    """Shortages in upstream's order: resource, requested, used, capacity.
+
+    An extended resource that the node does not have is not judged.
+    """
     has, asked = amounts(node.status.allocatable), requests_of(pod)
     overhead = amounts(pod.spec.overhead)
     asked = {name: overhead.get(name, 0) if is_extended(name) and name not in has else asked[name] for name in asked}
@@ -203,21 +202,14 @@ def _shortages(pod: Pod, node: Node, admitted: AdmittedPods) -> Iterator[Shortag
     for name, amount in ((PODS, 1), *((name, asked.get(name, 0)) for name in (*NATIVE, *others))):
         used, capacity = admitted.used(name), has.get(name, 0)
         if amount > 0 and amount > capacity - used:
-            yield Shortage(name, amount, used, capacity)
-
-
-def _out_of(shortage: Shortage) -> PodRejection:
-    name, requested, used, capacity = shortage
-    told = f"Node didn't have enough resource: {name}, requested: {requested}, used: {used}, capacity: {capacity}"
-    return PodRejection(f"OutOf{name}", told)
+            yield name, amount, used, capacity
 
 
 # -- preemption by the kubelet ----------------------------------------------------------------------------------------
 
 
-def _preemption(pod: Pod, shortages: Iterable[Shortage], admitted: AdmittedPods) -> PodRejection | KubeletPreemption:
+def _preemption(pod: Pod, missing: Mapping[str, int], admitted: AdmittedPods) -> PodRejection | KubeletPreemption:
     """Preempt the fewest and smallest pods that are enough: best-effort ones first, guaranteed ones last."""
-    missing = {shortage.resource: shortage.requested - (shortage.capacity - shortage.used) for shortage in shortages}
     less_important = [each for each in admitted if each.priority < pod.spec.priority]
     classes = ("BestEffort", "Burstable", "Guaranteed")
     best_effort, burstable, guaranteed = ([pod for pod in less_important if pod.qos_class == name] for name in classes)

@@ -199,13 +199,6 @@ class ZoneState(StrEnum):
     FULL = "FullDisruption"
 
 
-class DisruptionChange(StrEnum):
-    """What changed for the cluster as a whole."""
-
-    ENTERED = "entered"
-    LEFT = "left"
-
-
 @dataclass(frozen=True, slots=True)
 class EvictionRates:
     """The settings, named as kube-controller-manager's flags."""
@@ -261,8 +254,11 @@ class Zones:
         self.are_all_lost = False
         self._buckets: dict[str, _Bucket] = {}
 
-    def update(self, is_ready: Mapping[str, Sequence[bool]], now_s: float) -> DisruptionChange | None:
-        """Note which nodes are ready, by zone. A zone without counted nodes is normal, and is ignored for the whole."""
+    def update(self, is_ready: Mapping[str, Sequence[bool]], now_s: float) -> bool:
+        """Note which nodes are ready, by zone; True if `are_all_lost` changed.
+
+        A zone without counted nodes is normal, and is ignored for the whole.
+        """
         states = {zone: state_of(each, self._rates.unhealthy_zone_threshold) for zone, each in is_ready.items()}
         counted = [zone for zone, each in is_ready.items() if each]
         were_all_lost = bool(counted) and all(self.states.get(zone) is ZoneState.FULL for zone in counted)
@@ -272,9 +268,7 @@ class Zones:
         for zone, state in states.items():
             rate = 0.0 if self.are_all_lost else self._rate(state, len(is_ready[zone]))
             self._buckets[zone].change(rate, now_s)
-        if self.are_all_lost == were_all_lost:
-            return None
-        return DisruptionChange.ENTERED if self.are_all_lost else DisruptionChange.LEFT
+        return self.are_all_lost != were_all_lost
 
     def may_taint(self, zone: str, now_s: float) -> bool:
         """True if one more node of the zone may be tainted now; that uses the turn. False before the first `update`."""

@@ -35,39 +35,11 @@ def allows_many_nodes(volume: PersistentVolume) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeState:
-    is_there: bool
-    is_ready: bool = False
-    is_out_of_service: bool = False
-    in_use: frozenset[str] = frozenset()
-    has_driver: bool = False
-
-    @classmethod
-    def of(cls, node: Node | None, csi_node: CSINode | None, driver: str) -> NodeState:
-        if node is None:
-            return cls(is_there=False)
-        return cls(
-            is_there=True,
-            is_ready=node.is_ready,
-            is_out_of_service=node.is_out_of_service,
-            in_use=frozenset(node.status.volumes_in_use),
-            has_driver=csi_node is not None and csi_node.driver(driver) is not None,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Detachment:
-    """An attachment to remove. `is_forced`: without waiting for the node to unmount it."""
-
-    attachment: VolumeAttachment
-    is_forced: bool
-
-
-@dataclass(frozen=True, slots=True)
 class AttachDetachPlan:
     """What to do about one volume: detach first, then attach."""
 
-    detach: tuple[Detachment, ...] = ()
+    detach: tuple[tuple[VolumeAttachment, bool], ...] = ()
+    """Attachments to remove; True: by force, without waiting for the node to unmount the volume."""
     attach: tuple[str, ...] = ()
     """Names of nodes."""
     attached_elsewhere: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -82,7 +54,8 @@ def plan(
     volume: PersistentVolume,
     wanted: Sequence[str],
     attachments: Sequence[VolumeAttachment],
-    node_state: Callable[[str], NodeState],
+    nodes: Callable[[str], Node | None],
+    csi_nodes: Callable[[str], CSINode | None],
     unwanted_s: Callable[[str], float],
     *,
     max_wait_s: float = MAX_WAIT_FOR_UNMOUNT_S,
@@ -103,13 +76,14 @@ def plan(
     for node, attachment in ours.items():
         if node in wanted or attachment.metadata.is_terminating:
             continue
-        wait_s = _wait_s(name, node_state(node), unwanted_s(node), max_wait_s, force_on_timeout)
+        wait_s = _wait_s(name, nodes(node), unwanted_s(node), max_wait_s, force_on_timeout)
         if wait_s is None:
             continue
         if wait_s > 0:
             waits_s.append(wait_s)
         else:
-            detach.append(Detachment(attachment, is_forced=name in node_state(node).in_use))
+            found = nodes(node)
+            detach.append((attachment, found is not None and name in found.status.volumes_in_use))
     attach: list[str] = []
     attached_elsewhere: dict[str, tuple[str, ...]] = {}
     without_driver: list[str] = []
@@ -118,12 +92,12 @@ def plan(
         if node in ours:
             continue  # attached, being attached, or being detached: the next change is looked at again
         others = tuple(sorted((holders | set(attach)) - {node}))
-        state = node_state(node)
-        if not state.is_there:
+        if nodes(node) is None:
             continue
+        csi_node = csi_nodes(node)
         if others and not allows_many_nodes(volume):
             attached_elsewhere[node] = others
-        elif not state.has_driver:
+        elif csi_node is None or csi_node.driver(source.driver) is None:
             without_driver.append(node)
         else:
             attach.append(node)
@@ -132,9 +106,9 @@ def plan(
     )
 
 
-def _wait_s(name: str, node: NodeState, unwanted_s: float, max_wait_s: float, force_on_timeout: bool) -> float | None:
+def _wait_s(name: str, node: Node | None, unwanted_s: float, max_wait_s: float, force_on_timeout: bool) -> float | None:
     """Seconds to leave the volume on the node: 0 to detach now, None to wait for the node."""
-    if not node.is_there or node.is_out_of_service or name not in node.in_use:
+    if node is None or node.is_out_of_service or name not in node.status.volumes_in_use:
         return 0.0
     if node.is_ready or not force_on_timeout:
         return None

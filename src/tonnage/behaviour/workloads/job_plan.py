@@ -247,16 +247,10 @@ MOST_UNCOUNTED: Final = 500
 """Uids in a status at one time: it must fit into an object."""
 
 
-@dataclass(frozen=True, slots=True)
-class Accounting:
-    """The status to write first, and the pods that may lose their finalizer then."""
+def account(job: Job, pods: Sequence[Pod], count: Count, *, is_ending: bool) -> tuple[JobStatus, list[Pod]]:
+    """Enter ended pods: the status to write first, and the pods that may lose their finalizer then.
 
-    status: JobStatus
-    removable: list[Pod]
-
-
-def account(job: Job, pods: Sequence[Pod], count: Count, *, is_ending: bool) -> Accounting:
-    """Enter ended pods. `is_ending`: nothing of the Job runs any more, and pods that have not succeeded have failed.
+    `is_ending`: nothing of the Job runs any more, and pods that have not succeeded have failed.
 
     A pod keeps its finalizer until its uid is in the status, and the uid stays there until the finalizer is gone: every
     pod is counted once, whenever the program is killed. Mirrors trackJobStatusAndRemoveFinalizers.
@@ -286,7 +280,7 @@ def account(job: Job, pods: Sequence[Pod], count: Count, *, is_ending: bool) -> 
         lost = status.failed_indexes if job.spec.backoff_limit_per_index is None else written_intervals(count.lost)
         done = written_intervals(count.done)
         status = msgspec.structs.replace(status, succeeded=len(count.done), completed_indexes=done, failed_indexes=lost)
-    return Accounting(status, removable)
+    return status, removable
 
 
 def _may_lose_finalizer(job: Job, pod: Pod, kept: set[str], *, is_ending: bool) -> bool:

@@ -314,17 +314,10 @@ def _expected_scale(pods: Iterable[Pod], scale_of: Scale) -> tuple[int, tuple[st
     return min(sum(sizes.values()), _MOST_PODS), tuple(unmanaged)
 
 
-@dataclass(frozen=True, slots=True)
-class DisruptedPods:
-    """Evictions still to happen, pods not deleted in time, and seconds until the next look."""
-
-    waiting: Mapping[str, datetime]
-    not_deleted: tuple[Pod, ...]
-    recheck_s: float | None
-
-
-def disrupted_pods(noted: Mapping[str, datetime], pods: Iterable[Pod], now: datetime) -> DisruptedPods:
-    """Sort the entries of evictions; those of gone or terminating pods are done."""
+def disrupted_pods(
+    noted: Mapping[str, datetime], pods: Iterable[Pod], now: datetime
+) -> tuple[dict[str, datetime], list[Pod], float | None]:
+    """Evictions still to happen, pods not deleted in time, and seconds until the next look; other entries are done."""
     waiting: dict[str, datetime] = {}
     not_deleted: list[Pod] = []
     for pod in pods:
@@ -336,7 +329,7 @@ def disrupted_pods(noted: Mapping[str, datetime], pods: Iterable[Pod], now: date
         else:
             waiting[pod.name] = noted_at
     left_s = [(noted_at + DELETION_TIMEOUT - now).total_seconds() for noted_at in waiting.values()]
-    return DisruptedPods(waiting, tuple(not_deleted), min(left_s, default=None))
+    return waiting, not_deleted, min(left_s, default=None)
 
 
 def status_of(

@@ -87,10 +87,10 @@ class NodeLifecycleController(QueueController):
             if plan.EXCLUDED not in node.metadata.labels:
                 in_zone.append(ready is not None and ready.is_true)
         # Pods are evicted only now: which other nodes are lost decides how.
-        change = self._zones.update(is_ready, self._clock.monotonic())
-        if change is plan.DisruptionChange.ENTERED:
+        has_changed = self._zones.update(is_ready, self._clock.monotonic())
+        if has_changed and self._zones.are_all_lost:
             _log.warning("No node is ready: the fault may be here, and no pod is evicted")
-        elif change is plan.DisruptionChange.LEFT:
+        elif has_changed:
             _log.info("Some nodes are ready again: pods are evicted from lost ones")
             for node in self._nodes:
                 if health := self._healths.get(node.name):

@@ -209,7 +209,8 @@ class AttachDetachController(QueueController):
             volume,
             wanted,
             attachments,
-            lambda node: attach_detach_plan.NodeState.of(self._nodes.get(node), self._csi_nodes.get(node), driver),
+            self._nodes.get,
+            self._csi_nodes.get,
             lambda node: self._clock.monotonic() - self._unwanted_since_s[key, node],
             max_wait_s=self._max_wait_s,
             force_on_timeout=self._configuration.force_detach_on_timeout,
@@ -217,8 +218,8 @@ class AttachDetachController(QueueController):
         for attachment in attachments:
             there = [pod for pod in users if pod.spec.node_name == attachment.spec.node_name]
             self._record_status(volume.name, attachment, there)
-        for detachment in drawn.detach:
-            await self._detach(volume, detachment)
+        for attachment, is_forced in drawn.detach:
+            await self._detach(volume, attachment, is_forced=is_forced)
         for node in drawn.attach:
             await self._attach(volume, node)
         for pod in users:
@@ -339,15 +340,14 @@ class AttachDetachController(QueueController):
         if name not in self._attachments:
             self._created[name] = (made, self._clock.monotonic())
 
-    async def _detach(self, volume: PersistentVolume, detachment: attach_detach_plan.Detachment) -> None:
+    async def _detach(self, volume: PersistentVolume, attachment: VolumeAttachment, *, is_forced: bool) -> None:
         """Delete an attachment, unless the node reports the volume in use or a pod now needs it."""
-        attachment, source = detachment.attachment, volume.spec.csi
-        node_name = attachment.spec.node_name
+        node_name, source = attachment.spec.node_name, volume.spec.csi
         node = await self._volumes_attached.remove(attachment)
         name = unique_volume_name(source.driver, source.volume_handle) if source is not None else ""
         in_use = node is not None and name in node.status.volumes_in_use
         is_wanted = any(pod.spec.node_name == node_name for pod in self._users_of(volume, {node_name}))
-        if is_wanted or (in_use and not detachment.is_forced):
+        if is_wanted or (in_use and not is_forced):
             self._volumes_attached.restore(attachment)
             return
         try:
@@ -357,7 +357,7 @@ class AttachDetachController(QueueController):
         except BaseException:
             self._volumes_attached.restore(attachment)
             raise
-        _log.info("Detaching", volume=volume.name, node=node_name, forced=detachment.is_forced)
+        _log.info("Detaching", volume=volume.name, node=node_name, forced=is_forced)
 
     async def _detach_deleted_volume(self, volume: str) -> None:
         """Delete the attachments of a deleted volume, unless a node reports the volume in use."""
@@ -401,4 +401,4 @@ class AttachDetachController(QueueController):
 
 
 def _relevant_state(node: Node) -> tuple[object, ...]:
-    return node.status.volumes_in_use, node.spec.taints, attach_detach_plan.NodeState.of(node, None, "").is_ready
+    return node.status.volumes_in_use, node.spec.taints, node.is_ready

@@ -88,14 +88,14 @@ class DisruptionController(QueueController):
         noted = budget.status.disrupted_pods
         # As the current clock would have written them: setting the clock makes no entry older or younger.
         measured = {name: now - timedelta(seconds=self._ages.age_s((key, name), at)) for name, at in noted.items()}
-        disrupted_pods = pod_states.disrupted_pods(measured, pods, now)
-        for pod in disrupted_pods.not_deleted:
+        still, not_deleted, recheck_s = pod_states.disrupted_pods(measured, pods, now)
+        for pod in not_deleted:
             note = f"Pod was expected by PDB {budget.namespace}/{budget.name} to be deleted but it wasn't"
             self._recorder.event(pod, "Warning", "NotDeleted", "Delete", note)
-        waiting = {name: noted[name] for name in disrupted_pods.waiting}
+        waiting = {name: noted[name] for name in still}
         await self._write(budget, pod_states.status_of(budget, pods, wanted, waiting, now))
         # A little more than the rest of the two minutes, after which an entry is removed.
-        return None if disrupted_pods.recheck_s is None else disrupted_pods.recheck_s + 0.1
+        return None if recheck_s is None else recheck_s + 0.1
 
     async def _write(self, budget: PodDisruptionBudget, status: PodDisruptionBudgetStatus) -> None:
         if status == budget.status:

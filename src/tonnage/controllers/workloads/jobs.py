@@ -39,7 +39,6 @@ from tonnage.objects.meta import Key
 from tonnage.objects.texts.cron_schedule import CronSchedule, InvalidSchedule, parse_schedule
 
 _log = logs.logger("tonnage.controllers.jobs")
-_cron_jobs_log = logs.logger("tonnage.controllers.cron-jobs")
 
 
 _DEADLINE_SLACK_S: Final = 0.05
@@ -159,17 +158,17 @@ class JobController(WorkloadController[Job, Pod]):
         if is_ending and verdict is not None:  # before any pod may go, and the failure's reason with it
             said = job_plan.with_condition(job.status, verdict.type, "True", verdict.reason, verdict.message, now)
             job = msgspec.structs.replace(job, status=said)
-        entered = job_plan.account(job, pods, count, is_ending=is_ending)
+        entered, removable = job_plan.account(job, pods, count, is_ending=is_ending)
         try:
-            stored = await self._write(stored, entered.status)
+            stored = await self._write(stored, entered)
         except RequestEntityTooLarge:
             # A terminating Job's pods go uncounted: a namespace may wait for them, and the Job may never have the room.
-            going = [pod for pod in entered.removable if job.metadata.is_terminating or pod.metadata.is_terminating]
+            going = [pod for pod in removable if job.metadata.is_terminating or pod.metadata.is_terminating]
             await self._take_finalizers(job, going)
             raise
-        removed = await self._take_finalizers(job, entered.removable)
+        removed = await self._take_finalizers(job, removable)
         tracked = {pod.uid for pod in pods if job_pods.is_tracked(pod)} - removed
-        settled = job_plan.settle(entered.status, tracked, is_indexed=job.spec.is_indexed)
+        settled = job_plan.settle(entered, tracked, is_indexed=job.spec.is_indexed)
         has_ended = is_ending and not job_plan.has_uncounted(settled) and not settled.terminating
         if has_ended and verdict is not None:
             settled = job_plan.finished(settled, verdict, now)

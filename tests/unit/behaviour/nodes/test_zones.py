@@ -6,7 +6,6 @@ import pytest
 
 from node_builders import node
 from tonnage.behaviour.nodes.node_lifecycle_plan import (
-    DisruptionChange,
     EvictionRates,
     Zones,
     ZoneState,
@@ -44,7 +43,7 @@ def test_a_zone_is_region_and_zone_and_the_old_labels_come_first() -> None:
 def test_a_normal_zone_loses_a_node_every_ten_seconds() -> None:
     zones = Zones(EvictionRates(node_eviction_rate=0.1))
     assert not zones.may_taint("a", 0.0)  # nobody has judged it yet
-    assert zones.update({"a": ready(4, 2)}, 0.0) is None
+    assert zones.update({"a": ready(4, 2)}, 0.0) is False
     assert [zones.may_taint("a", now_s) for now_s in (0.0, 0.1, 9.9, 10.0, 15.0, 20.0)] == [
         True, False, False, True, False, True,
     ]  # fmt: skip
@@ -64,23 +63,23 @@ def test_a_large_zone_that_is_partly_disrupted_loses_nodes_slowly() -> None:
 
 def test_one_lost_zone_of_two_goes_on_at_the_usual_rate() -> None:
     zones = Zones(EvictionRates(node_eviction_rate=0.1))
-    assert zones.update({"a": ready(0, 2), "b": ready(3)}, 0.0) is None
+    assert zones.update({"a": ready(0, 2), "b": ready(3)}, 0.0) is False
     assert zones.may_taint("a", 0.0)
 
 
 def test_when_nobody_is_ready_nothing_happens_until_somebody_is() -> None:
     zones = Zones(EvictionRates(node_eviction_rate=0.1))
-    assert zones.update({"a": ready(3), "b": ready(2)}, 0.0) is None
-    assert zones.update({"a": ready(0, 3), "b": ready(0, 2)}, 5.0) is DisruptionChange.ENTERED
-    assert zones.update({"a": ready(0, 3), "b": ready(0, 2)}, 10.0) is None
+    assert zones.update({"a": ready(3), "b": ready(2)}, 0.0) is False
+    assert zones.update({"a": ready(0, 3), "b": ready(0, 2)}, 5.0) and zones.are_all_lost
+    assert zones.update({"a": ready(0, 3), "b": ready(0, 2)}, 10.0) is False
     assert not zones.may_taint("a", 1000.0)
-    assert zones.update({"a": ready(1, 2), "b": ready(0, 2)}, 1000.0) is DisruptionChange.LEFT
+    assert zones.update({"a": ready(1, 2), "b": ready(0, 2)}, 1000.0) and not zones.are_all_lost
     assert zones.may_taint("b", 1000.0)
 
 
 def test_nodes_that_do_not_count_make_no_disruption() -> None:
     zones = Zones(EvictionRates(node_eviction_rate=0.1))
-    assert zones.update({"a": []}, 0.0) is None
+    assert zones.update({"a": []}, 0.0) is False
     assert zones.may_taint("a", 0.0)
 
 

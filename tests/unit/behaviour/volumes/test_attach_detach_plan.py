@@ -9,14 +9,14 @@ from msgspec.structs import replace
 
 from tonnage.behaviour.volumes.attach_detach_plan import (
     AttachDetachPlan,
-    NodeState,
     allows_many_nodes,
     needs_attaching,
     plan,
 )
 from tonnage.clock import parse_rfc3339
 from tonnage.controllers.volumes.attach_detach import attached_note, failed_note, multi_attach_note
-from tonnage.objects.core_v1 import PersistentVolume
+from tonnage.objects.core_v1 import Node, PersistentVolume
+from tonnage.objects.core_v1.pod import NodeCondition
 from tonnage.objects.storage_v1 import VolumeAttachment, attachment_name, unique_volume_name
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import DRIVER, csi_node, driver, volume
@@ -24,10 +24,16 @@ from tonnage.testing.storage_builders import attachment as attachment_of
 
 PV = volume("pv", handle="h")
 NAME = unique_volume_name(DRIVER, "h")
-READY = NodeState(is_there=True, is_ready=True, has_driver=True)
-MOUNTED = NodeState(is_there=True, is_ready=True, has_driver=True, in_use=frozenset({NAME}))
-LOST = NodeState(is_there=True, is_ready=False, has_driver=True, in_use=frozenset({NAME}))
-GONE = NodeState(is_there=False)
+
+
+def state(*, is_ready: bool = False, in_use: tuple[str, ...] = (), **options: Any) -> Node:
+    found = node("n", **options)
+    conditions = (NodeCondition(type="Ready", status="True"),) if is_ready else ()
+    return replace(found, status=replace(found.status, conditions=conditions, volumes_in_use=in_use))
+
+
+READY, MOUNTED, LOST = state(is_ready=True), state(is_ready=True, in_use=(NAME,)), state(in_use=(NAME,))
+GONE = None
 
 
 def on(name: str, *, is_going: bool = False) -> VolumeAttachment:
@@ -39,17 +45,20 @@ def on(name: str, *, is_going: bool = False) -> VolumeAttachment:
 def drawn(
     *wanted: str,
     at: tuple[VolumeAttachment, ...] = (),
-    states: Mapping[str, NodeState] | None = None,
+    states: Mapping[str, Node | None] | None = None,
+    drivers: Mapping[str, int | None] | None = None,
     pv: PersistentVolume = PV,
     unwanted_s: float = 0.0,
     **options: Any,
 ) -> AttachDetachPlan:
-    known = states or {}
-    return plan(pv, wanted, at, lambda name: known.get(name, READY), lambda _: unwanted_s, **options)
+    known, registered = states or {}, csi_node("n", {DRIVER: 3} if drivers is None else drivers)
+    return plan(
+        pv, wanted, at, lambda name: known.get(name, READY), lambda _: registered, lambda _: unwanted_s, **options
+    )
 
 
 def detached(found: AttachDetachPlan) -> list[tuple[str, bool]]:
-    return [(each.attachment.spec.node_name, each.is_forced) for each in found.detach]
+    return [(attachment.spec.node_name, is_forced) for attachment, is_forced in found.detach]
 
 
 def test_names_are_those_that_kubelets_compute() -> None:
@@ -67,7 +76,8 @@ def test_a_wanted_volume_is_attached_once() -> None:
 
 def test_nothing_is_attached_to_a_node_that_is_gone_or_lacks_the_driver() -> None:
     assert drawn("a", states={"a": GONE}) == AttachDetachPlan()
-    assert drawn("a", states={"a": NodeState(is_there=True)}) == AttachDetachPlan(without_driver=("a",))
+    assert drawn("a", drivers={}) == AttachDetachPlan(without_driver=("a",))
+    assert drawn("a", drivers={"other": 3}) == AttachDetachPlan(without_driver=("a",))
 
 
 def test_a_volume_of_one_node_goes_to_the_first_that_wants_it() -> None:
@@ -109,7 +119,7 @@ def test_a_lost_node_keeps_its_volumes_when_force_is_forbidden() -> None:
 
 
 def test_a_node_that_is_gone_or_out_of_service_is_not_waited_for() -> None:
-    out = NodeState(is_there=True, is_out_of_service=True, in_use=frozenset({NAME}))
+    out = state(in_use=(NAME,), taints=["node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"])
     assert detached(drawn(at=(on("a"),), states={"a": out})) == [("a", True)]
     assert detached(drawn(at=(on("a"),), states={"a": GONE})) == [("a", False)]
 
@@ -129,15 +139,6 @@ def test_only_drivers_that_attach_need_attaching() -> None:
     assert needs_attaching(PV, None) and needs_attaching(PV, driver())
     assert not needs_attaching(PV, driver(attachRequired=False))
     assert not needs_attaching(volume("v", driver=None), None)
-
-
-def test_a_node_is_read_from_its_objects() -> None:
-    assert NodeState.of(None, None, DRIVER) == GONE
-    tainted = node("a", taints=["node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"])
-    assert NodeState.of(tainted, csi_node("a", {DRIVER: 3}), DRIVER) == NodeState(
-        is_there=True, is_out_of_service=True, has_driver=True
-    )
-    assert not NodeState.of(node("a"), csi_node("a", {"other": 3}), DRIVER).has_driver
 
 
 def test_a_waiting_pod_is_told_who_has_the_volume_but_no_names_of_other_namespaces() -> None:

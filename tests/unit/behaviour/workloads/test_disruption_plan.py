@@ -92,13 +92,15 @@ def test_the_condition_keeps_the_time_of_its_last_change() -> None:
 def test_notes_of_evictions_end_with_the_pod_or_after_two_minutes() -> None:
     noted = {name: NOW - timedelta(seconds=age) for name, age in (("new", 30), ("old", 121), ("going", 5), ("gone", 5))}
     pods = [a_pod("new"), a_pod("old"), a_pod("going", going=True), a_pod("other")]
-    found = disrupted_pods(noted, pods, NOW)
-    assert dict(found.waiting) == {"new": NOW - timedelta(seconds=30)}
-    assert [pod.name for pod in found.not_deleted] == ["old"]
-    assert found.recheck_s == 90.0
-    both = disrupted_pods({"new": NOW - timedelta(seconds=30), "old": NOW - timedelta(seconds=100)}, pods, NOW)
-    assert both.recheck_s == 20.0  # the first to end
-    assert disrupted_pods({}, pods, NOW).recheck_s is None
+    waiting, not_deleted, recheck_s = disrupted_pods(noted, pods, NOW)
+    assert waiting == {"new": NOW - timedelta(seconds=30)}
+    assert [pod.name for pod in not_deleted] == ["old"]
+    assert recheck_s == 90.0
+    _, _, recheck_s = disrupted_pods(
+        {"new": NOW - timedelta(seconds=30), "old": NOW - timedelta(seconds=100)}, pods, NOW
+    )
+    assert recheck_s == 20.0  # the first to end
+    assert disrupted_pods({}, pods, NOW) == ({}, [], None)
 
 
 def test_when_nothing_can_be_counted_nothing_may_go() -> None:

@@ -23,8 +23,8 @@ from tonnage.objects.core_v1 import Pod
 
 
 def entered(found: Job, *pods: Pod, is_ending: bool = False) -> tuple[JobStatus, list[str]]:
-    made = account(found, pods, counted(found, pods), is_ending=is_ending)
-    return made.status, [pod.name for pod in made.removable]
+    status, removable = account(found, pods, counted(found, pods), is_ending=is_ending)
+    return status, [pod.name for pod in removable]
 
 
 def test_a_pod_is_entered_before_its_finalizer_goes_and_counted_after():
@@ -81,9 +81,9 @@ def test_however_often_it_is_interrupted_each_pod_counts_once(fates: list[tuple[
     pods = {f"p{n}": job_pod(f"p{n}", "Succeeded" if good else "Failed") for n, (good, _, _) in enumerate(fates)}
     found = job(completions=99, backoffLimit=99)
     for round_ in range(6):
-        made = account(found, list(pods.values()), counted(found, list(pods.values())), is_ending=False)
-        found = msgspec.structs.replace(found, status=made.status)
-        for pod in made.removable:
+        status, removable = account(found, list(pods.values()), counted(found, list(pods.values())), is_ending=False)
+        found = msgspec.structs.replace(found, status=status)
+        for pod in removable:
             _, at_once, _ = fates[int(pod.name[1:])]
             if at_once or round_ > 0:
                 pods[pod.name] = job_pod(pod.name, pod.status.phase, tracked=False)
