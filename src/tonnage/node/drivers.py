@@ -241,7 +241,7 @@ _ASK_AT_TICK_S: Final = 120.0
 _TRIES: Final = 5
 _FIRST_PAUSE_S, _JITTER = 0.1, 0.5
 
-Write = Callable[[InstalledDriver], Awaitable[bool]]
+Write = Callable[[InstalledDriver], Awaitable[object]]
 """Writes `driver.info` into the driver's CSINode entry."""
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from tonnage import logs
@@ -84,84 +85,6 @@ _TRIES: Final = 5
 _FIRST_PAUSE_S, _FACTOR = 0.01, 5.0
 
 
-class CsiNodeWriter(NodePart):
-    """The only writer of a node's CSINode in this process; changes run one after the other."""
-
-    def __init__(self, context: NodeContext) -> None:
-        super().__init__(context)
-        self._count_may_change = context.settings.gates.MutableCSINodeAllocatableCount
-        self._lock = asyncio.Lock()
-
-    async def put(self, node: Node, driver: InstalledDriver) -> bool:
-        """Write the driver's last answer; True if that took a write. Raises ApiError: Invalid for a changed node id."""
-        entry = entry_of(driver.name, driver.info)
-        if driver.info.max_volumes_per_node < 0:
-            _log.warning(
-                "A driver's max_volumes_per_node makes no sense and is left out",
-                driver=driver.name,
-                node=self._node,
-                max_volumes_per_node=driver.info.max_volumes_per_node,
-            )
-        return await self._change(
-            node, lambda drivers: with_entry(drivers, entry, count_may_change=self._count_may_change)
-        )
-
-    async def remove(self, node: Node, driver: str) -> bool:
-        return await self._change(node, lambda drivers: without_entry(drivers, driver))
-
-    async def ensure(self, node: Node, shown: CSINode | None) -> None:
-        """Create the CSINode if this node has none. `shown` is the informer's copy."""
-        if shown is None or not any(owner.uid == node.uid for owner in shown.metadata.owner_references):
-            await self._change(node, lambda drivers: None)
-
-    async def register(self, node: Node, shown: CSINode | None, driver: InstalledDriver) -> None:
-        """Write the entry of a newly found driver, or one that is missing or wrong. Raises as `put` does.
-
-        The count is written when the driver is found; `AttachLimitUpdater` corrects it later.
-        """
-        count_may_change = self._count_may_change and not driver.is_registered
-        entry = entry_of(driver.name, driver.info)
-        drivers = [to_doc(each) for each in shown.spec.drivers] if shown is not None else []
-        if with_entry(drivers, entry, count_may_change=count_may_change) is not None:
-            await self.put(node, driver)
-        driver.is_registered = True
-
-    async def _change(self, node: Node, change: Callable[[Sequence[Doc]], list[Doc] | None]) -> bool:
-        """Write the drivers that `change` returns; create a missing CSINode first. True if something was written."""
-        async with self._lock:
-            for attempt in range(_TRIES):
-                try:
-                    seen = await self._read(node)
-                    drivers = change(dig(seen, "spec", "drivers") or [])
-                    if drivers is None:
-                        return False
-                    metadata = {"uid": seen["metadata"]["uid"], "resourceVersion": seen["metadata"]["resourceVersion"]}
-                    await self._client.patch(CSINode, self._node, {"metadata": metadata, "spec": {"drivers": drivers}})
-                    return True
-                except (Conflict, NotFound):
-                    if attempt == _TRIES - 1:
-                        raise
-                    await self._clock.sleep(exponential_s(_FIRST_PAUSE_S, attempt, factor=_FACTOR))
-        return False
-
-    async def _read(self, node: Node) -> Doc:
-        try:
-            found = await self._client.get_doc(CSINode, self._node)
-        except NotFound:
-            return await self._make(node)
-        if belongs_to(found, node.uid):
-            return found
-        # This one is left over from a deleted node of the same name; the garbage collector would delete it anyway.
-        await self._client.delete(CSINode, self._node, uid=found["metadata"]["uid"])
-        return await self._make(node)
-
-    async def _make(self, node: Node) -> Doc:
-        try:
-            return await self._client.create_doc(new_csi_node(node.name, node.uid))
-        except AlreadyExists:
-            return await self._client.get_doc(CSINode, self._node)
-
-
 _FIRST_S, _MAX_S = 1.0, 300.0
 _RETRY_RENEWAL_S: Final = 1.0
 _log = logs.logger(__name__)
@@ -181,7 +104,9 @@ class Registration(NodePart):
         """The Node has existed once."""
         self.is_complete = asyncio.Event()
         """Every driver found has once been in the CSINode."""
-        self.writer = CsiNodeWriter(context)
+        self._count_may_change = context.settings.gates.MutableCSINodeAllocatableCount
+        self._lock = asyncio.Lock()
+        """Changes of the CSINode run one after the other: this process has no other writer of it."""
 
     async def reconcile(self, *, has_polled: bool) -> float | None:
         """Reconcile the node's objects; returns seconds until the next time, None while idle. Raises TonnageError."""
@@ -197,12 +122,15 @@ class Registration(NodePart):
             self.is_complete.set()
         return min((self._settings.status_update_s, *waits_s))
 
-    async def put(self, driver: InstalledDriver) -> bool:
-        """Write a driver's last answer into its CSINode entry. Raises NotFound while there is no Node."""
+    async def put(self, driver: InstalledDriver) -> None:
+        """Write the driver's last answer into its CSINode entry.
+
+        Raises NotFound while there is no Node, and ApiError: Invalid for a changed node id.
+        """
         node = self._nodes.get(self._node)
         if node is None:
             raise NotFound(f'nodes "{self._node}" not found', kind="nodes", name=self._node)
-        return await self.writer.put(node, driver)
+        await self._put(node, driver)
 
     async def _ensure_node(self) -> Node:
         before = node = self._nodes.get(self._node)
@@ -250,15 +178,16 @@ class Registration(NodePart):
             if patch is not None:
                 node = self._nodes.store(await self._client.patch(Node, self._node, patch))
         shown = self._csi_nodes.get(self._node)
-        await self.writer.ensure(node, shown)
+        if shown is None or not any(owner.uid == node.uid for owner in shown.metadata.owner_references):
+            await self._change(node, lambda _: None)
         for driver in agreeing:
             try:
-                await self.writer.register(node, shown, driver)
+                await self._register(node, shown, driver)
                 self._forget_refusal(driver.name)
             except ApiError as exc:
                 self._refuse(driver, exc)
         for name in tuple(self._drivers.gone):
-            await self.writer.remove(node, name)
+            await self._change(node, partial(without_entry, name=name))
             self._drivers.unregistered(name)
             self._forget_refusal(name)
         waits_s = (self._backoff.left_s(driver.name, _said(driver)) for driver in installed)
@@ -314,6 +243,64 @@ class Registration(NodePart):
                 await self._client.delete(Node, self._node, uid=node.uid)
             self._nodes.forget(self._node)
             _log.info("Node removed on request", node=self._node)
+
+    # -- the CSINode --------------------------------------------------------------------------------------------------
+
+    async def _put(self, node: Node, driver: InstalledDriver) -> None:
+        entry = entry_of(driver.name, driver.info)
+        if driver.info.max_volumes_per_node < 0:
+            _log.warning(
+                "A driver's max_volumes_per_node makes no sense and is left out",
+                driver=driver.name,
+                node=self._node,
+                max_volumes_per_node=driver.info.max_volumes_per_node,
+            )
+        await self._change(node, partial(with_entry, entry=entry, count_may_change=self._count_may_change))
+
+    async def _register(self, node: Node, shown: CSINode | None, driver: InstalledDriver) -> None:
+        """Write the entry of a newly found driver, or one that is missing or wrong. Raises as `put` does.
+
+        The count is written when the driver is found; `AttachLimitUpdater` corrects it later.
+        """
+        count_may_change = self._count_may_change and not driver.is_registered
+        drivers = [to_doc(each) for each in shown.spec.drivers] if shown is not None else []
+        if with_entry(drivers, entry_of(driver.name, driver.info), count_may_change=count_may_change) is not None:
+            await self._put(node, driver)
+        driver.is_registered = True
+
+    async def _change(self, node: Node, change: Callable[[Sequence[Doc]], list[Doc] | None]) -> None:
+        """Write the drivers that `change` returns; create a missing CSINode first."""
+        async with self._lock:
+            for attempt in range(_TRIES):
+                try:
+                    seen = await self._read(node)
+                    drivers = change(dig(seen, "spec", "drivers") or [])
+                    if drivers is None:
+                        return
+                    metadata = {"uid": seen["metadata"]["uid"], "resourceVersion": seen["metadata"]["resourceVersion"]}
+                    await self._client.patch(CSINode, self._node, {"metadata": metadata, "spec": {"drivers": drivers}})
+                    return
+                except (Conflict, NotFound):
+                    if attempt == _TRIES - 1:
+                        raise
+                    await self._clock.sleep(exponential_s(_FIRST_PAUSE_S, attempt, factor=_FACTOR))
+
+    async def _read(self, node: Node) -> Doc:
+        try:
+            found = await self._client.get_doc(CSINode, self._node)
+        except NotFound:
+            return await self._make(node)
+        if belongs_to(found, node.uid):
+            return found
+        # This one is left over from a deleted node of the same name; the garbage collector would delete it anyway.
+        await self._client.delete(CSINode, self._node, uid=found["metadata"]["uid"])
+        return await self._make(node)
+
+    async def _make(self, node: Node) -> Doc:
+        try:
+            return await self._client.create_doc(new_csi_node(node.name, node.uid))
+        except AlreadyExists:
+            return await self._client.get_doc(CSINode, self._node)
 
     # -- the heartbeat ------------------------------------------------------------------------------------------------
 

@@ -139,25 +139,7 @@ def plan(
     objects: Iterable[Object], pool: NodePool, ours: Collection[str] = (), *, is_backing_off: bool = False
 ) -> ScalePlan:
     """Make a plan. `ours`: uids of pods whose nomination we wrote. `is_backing_off`: no node may be created."""
-    found = list(objects)
-    nodes = {each.name: each for each in found if isinstance(each, Node)}
-    pods = [each for each in found if isinstance(each, Pod) and not each.is_terminal]
-    claims = {each.key: each for each in found if isinstance(each, PersistentVolumeClaim)}
-    members = tuple(name for name, node in sorted(nodes.items()) if pool.is_member(node))
-    waiting = [pod for pod in pods if not pod.spec.node_name and not pod.metadata.is_terminating]
-    planner = _Planner(found, nodes, claims, members, pool, frozenset(ours), is_backing_off)
-    if any(planner.needs_planning(pod) for pod in waiting):
-        planner.plan(waiting)
-    # A server may not clear the nomination of a bound pod; we clear what we wrote.
-    left_over = [pod.key for pod in pods if pod.spec.node_name and pod.status.nominated_node_name and pod.uid in ours]
-    return ScalePlan(
-        proposals=planner.proposals,
-        withdrawals=(*left_over, *planner.withdrawals),
-        wanted=planner.wanted_nodes(),
-        in_use=nodes_used_by(pods, claims) | planner.placed_on,
-        members=members,
-        remaining_unschedulable=planner.remaining_unschedulable,
-    )
+    return _Planner(objects, pool, frozenset(ours), is_backing_off).plan()
 
 
 def is_unschedulable(pod: Pod) -> bool:
@@ -194,34 +176,43 @@ def selected_nodes(pod: Pod, claims: Mapping[Key, PersistentVolumeClaim]) -> fro
     return frozenset(claim.selected_node for claim in found if claim is not None) - {""}
 
 
-@dataclass
 class _Planner:
     """Places pods on trial, first on ready nodes, then on future nodes, and collects the plan."""
 
-    objects: list[Object]
-    nodes: Mapping[str, Node]
-    claims: Mapping[Key, PersistentVolumeClaim]
-    members: tuple[str, ...]
-    pool: NodePool
-    ours: frozenset[str]
-    is_backing_off: bool
-
-    def __post_init__(self) -> None:
-        pool, objects, nodes = self.pool, self.objects, self.nodes
+    def __init__(self, objects: Iterable[Object], pool: NodePool, ours: frozenset[str], is_backing_off: bool) -> None:
+        self.objects, self.pool, self.ours, self.is_backing_off = list(objects), pool, ours, is_backing_off
+        self.nodes = {each.name: each for each in self.objects if isinstance(each, Node)}
+        self.claims = {each.key: each for each in self.objects if isinstance(each, PersistentVolumeClaim)}
+        self.members = tuple(name for name, node in sorted(self.nodes.items()) if pool.is_member(node))
+        pods = [each for each in self.objects if isinstance(each, Pod)]
+        self.pods = [pod for pod in pods if not pod.is_terminal]
         self._offered = amounts(pool.node(pool.names[0]).status.allocatable) if pool.names else {}
         self._opened: set[str] = set()
-        self._names_with_old_pods = {each.spec.node_name for each in objects if isinstance(each, Pod)} - nodes.keys()
+        self._names_with_old_pods = {pod.spec.node_name for pod in pods} - self.nodes.keys()
         self._nominated_by_others: dict[str, list[PodInfo]] = {}  # node name -> pods that others expect there
         self.proposals: dict[Key, str] = {}
         self.withdrawals: list[Key] = []
         self.remaining_unschedulable: dict[Key, str] = {}
         self.placed_on: set[str] = set()
 
+    def plan(self) -> ScalePlan:
+        pods = self.pods
+        waiting = [pod for pod in pods if not pod.spec.node_name and not pod.metadata.is_terminating]
+        if any(self.is_ours(pod) or self._waits_for_pool_node(pod) or self._may_be_proposed(pod) for pod in waiting):
+            self._place(waiting)
+        # A server may not clear the nomination of a bound pod; we clear what we wrote.
+        bound = (pod for pod in pods if pod.spec.node_name and pod.status.nominated_node_name)
+        return ScalePlan(
+            proposals=self.proposals,
+            withdrawals=(*(pod.key for pod in bound if pod.uid in self.ours), *self.withdrawals),
+            wanted=self.wanted_nodes(),
+            in_use=nodes_used_by(pods, self.claims) | self.placed_on,
+            members=self.members,
+            remaining_unschedulable=self.remaining_unschedulable,
+        )
+
     def is_ours(self, pod: Pod) -> bool:
         return bool(pod.status.nominated_node_name) and pod.uid in self.ours
-
-    def needs_planning(self, pod: Pod) -> bool:
-        return self.is_ours(pod) or self._waits_for_pool_node(pod) or self._may_be_proposed(pod)
 
     def _may_be_proposed(self, pod: Pod) -> bool:
         return not pod.status.nominated_node_name and is_unschedulable(pod) and uses_node(pod)
@@ -231,7 +222,7 @@ class _Planner:
         name = pod.status.nominated_node_name
         return is_unschedulable(pod) and not self.is_ours(pod) and self.pool.is_named(name) and name not in self.nodes
 
-    def plan(self, waiting: Iterable[Pod]) -> None:
+    def _place(self, waiting: Iterable[Pod]) -> None:
         infos = sorted(map(PodInfo, waiting), key=self._order)
         trial = self._trial = Trial(self.objects)
         for info in infos:

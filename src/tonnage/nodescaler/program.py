@@ -23,7 +23,7 @@ from typing import Any, Final
 from tonnage import logs
 from tonnage.client.http import Client
 from tonnage.client.program import Program, Runtime
-from tonnage.clock import Backoff, Clock, StampAges, jittered, rfc3339, within
+from tonnage.clock import Backoff, StampAges, jittered, rfc3339, within
 from tonnage.errors import AlreadyExists, ApiError, Conflict, Invalid, NotFound, TonnageError
 from tonnage.nodescaler.node_pool import TO_BE_DELETED, NodePool, taint_of
 from tonnage.nodescaler.plan import ScalePlan, nodes_used_by, plan, removals
@@ -36,79 +36,16 @@ from tonnage.objects.requirements import NO_SCHEDULE, NOT_READY, Taint
 from tonnage.scheduling.cluster.storage import STORAGE_KINDS
 
 
-class PoolNodes:
-    def __init__(self, client: Client, pool: NodePool, clock: Clock) -> None:
-        self._client = client
-        self._pool = pool
-        self._clock = clock
-        self._ages = StampAges(clock)
-
-    async def make(self, name: str) -> bool:
-        """Create a node, not ready yet; False if the name exists. Raises ApiError if it is refused."""
-        doc = self._pool.manifest(name)
-        doc["status"]["conditions"] = [_readiness(False, self._clock.now())]
-        try:
-            await self._client.create_doc(doc)
-        except AlreadyExists:
+async def is_free(client: Client, name: str) -> bool:
+    """True if no pod is on the node or expected there, by the server: our caches may be old."""
+    object_list = await client.list(PersistentVolumeClaim)
+    claims = {claim.key: claim for claim in object_list.items if claim.selected_node == name}
+    asked = [f"spec.nodeName={name}", f"status.nominatedNodeName={name}"]
+    for fields in [*asked, "spec.nodeName="] if claims else asked:
+        pods = await client.list(Pod, field_selector=fields)
+        if name in nodes_used_by(pods.items, claims):
             return False
-        _log.info("Node created", node=name, pool=self._pool.name)
-        return True
-
-    def ready_in_s(self, node: Node) -> float:
-        created_at = node.metadata.creation_timestamp
-        if created_at is None:
-            return 0.0
-        return self._pool.ready_s - self._ages.age_s(node.uid, created_at)
-
-    async def make_ready(self, node: Node) -> None:
-        """Report the node as ready, then remove the taint: in this order, so that a second run finds what is left."""
-        now = self._clock.now()
-        patch = {"status": {"conditions": [_readiness(True, now)]}}
-        try:
-            current = await self._client.patch(Node, node.key, patch, patch_type="strategic", subresource="status")
-        except NotFound:
-            return
-        await self._set_taints(current, tuple(taint for taint in current.spec.taints if taint.key != NOT_READY))
-
-    async def mark(self, node: Node) -> bool:
-        """Keep new pods off a node before its removal; False if the write failed."""
-        since = str(int(self._clock.now().timestamp()))
-        return await self._set_taints(
-            node, (*node.spec.taints, Taint(key=TO_BE_DELETED, value=since, effect=NO_SCHEDULE))
-        )
-
-    async def unmark(self, node: Node) -> bool:
-        return await self._set_taints(node, tuple(taint for taint in node.spec.taints if taint.key != TO_BE_DELETED))
-
-    async def is_free(self, name: str) -> bool:
-        """True if no pod is on the node or expected there, by the server: our caches may be old."""
-        object_list = await self._client.list(PersistentVolumeClaim)
-        claims = {claim.key: claim for claim in object_list.items if claim.selected_node == name}
-        asked = [f"spec.nodeName={name}", f"status.nominatedNodeName={name}"]
-        for fields in [*asked, "spec.nodeName="] if claims else asked:
-            pods = await self._client.list(Pod, field_selector=fields)
-            if name in nodes_used_by(pods.items, claims):
-                return False
-        return True
-
-    async def remove(self, node: Node) -> bool:
-        """Delete a marked node if it is still as it was seen; False if it is not."""
-        try:
-            await self._client.delete(Node, node.key, uid=node.uid, resource_version=node.metadata.resource_version)
-        except (Conflict, NotFound) as exc:
-            _log.info("A node was not removed; it is tried again", node=node.name, error=exc.message)
-            return False
-        return True
-
-    async def _set_taints(self, node: Node, taints: tuple[Taint, ...]) -> bool:
-        lock = {"resourceVersion": node.metadata.resource_version}
-        patch: Doc = {"metadata": lock, "spec": {"taints": [to_doc(taint) for taint in taints] or None}}
-        try:
-            await self._client.patch(Node, node.key, patch)
-        except (Conflict, NotFound) as exc:
-            _log.info("A node was not changed; it is tried again", node=node.name, error=exc.message)
-            return False
-        return True
+    return True
 
 
 def _readiness(is_ready: bool, at: datetime) -> Doc:
@@ -124,15 +61,6 @@ def _readiness(is_ready: bool, at: datetime) -> Doc:
 
 
 _AT_ONCE = 8
-
-
-def is_set_by(manager: str, doc: Doc) -> bool:
-    """True if this manager set the pod's nomination, alone or together with others."""
-    entries: list[Any] = dig(doc, "metadata", "managedFields") or []
-    return any(
-        entry.get("manager") == manager and dig(entry, "fieldsV1", "f:status", "f:nominatedNodeName") is not None
-        for entry in entries
-    )
 
 
 class ProposedNominations:
@@ -162,17 +90,17 @@ class ProposedNominations:
     def _note(self, doc: Doc, uid: str) -> None:
         metadata = doc["metadata"]
         if metadata["uid"] == uid:
-            self._known[uid] = metadata["resourceVersion"], is_set_by(self.manager, doc)
+            # Set by this manager, alone or together with others.
+            is_ours = any(
+                entry.get("manager") == self.manager
+                and dig(entry, "fieldsV1", "f:status", "f:nominatedNodeName") is not None
+                for entry in metadata.get("managedFields") or []
+            )
+            self._known[uid] = metadata["resourceVersion"], is_ours
 
-    async def propose(self, pod: Pod, node_name: str) -> bool:
-        """Nominate a pod that has no nomination, or ours; False if the write was refused."""
-        return await self._apply(pod, {"nominatedNodeName": node_name})
-
-    async def withdraw(self, pod: Pod) -> bool:
-        """Clear a pod's nomination if it is still ours; False if the pod is gone."""
-        return await self._apply(pod, {})
-
-    async def _apply(self, pod: Pod, status: Doc) -> bool:
+    async def apply(self, pod: Pod, node_name: str) -> bool:
+        """Nominate a pod that has no nomination, or ours; with "" clear ours. False if the write was refused."""
+        status = {"nominatedNodeName": node_name} if node_name else {}
         # The uid makes sure that it is the pod we looked at, not a later one of its name.
         metadata = {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
         doc: Doc = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": status}
@@ -215,7 +143,7 @@ class NodeScaler(Program):
         self._others = [self.informers.of(kind) for kind in _OTHERS]
         # A field manager per pool: another pool's scaler counts as somebody else.
         self._proposals = ProposedNominations(runtime.client, f"{PROGRAM}-{pool.name}")
-        self._pool_nodes = PoolNodes(runtime.client, pool, runtime.clock)
+        self._ages = StampAges(runtime.clock)
         self._idle_since_s: dict[str, float] = {}  # a restarted scaler starts counting again
         self._wanted_since_s: dict[str, float] = {}
         self._refused_until_s = 0.0
@@ -273,12 +201,12 @@ class NodeScaler(Program):
         for key in drawn.withdrawals:
             pod = self._pods.get(key)
             if pod is not None:
-                await self._proposals.withdraw(pod)
+                await self._proposals.apply(pod, "")
         size = len(drawn.members)
         growth = f"[{{{self.pool.name} {size}->{size + len(drawn.wanted)} (max: {self.pool.max_nodes})}}]"
         for key, node_name in drawn.proposals.items():
             pod = self._pods.get(key)
-            if pod is None or not await self._proposals.propose(pod, node_name):
+            if pod is None or not await self._proposals.apply(pod, node_name):
                 holds = False
             elif node_name in drawn.wanted:
                 self._record_once(pod, "TriggeredScaleUp", f"pod triggered scale-up: {growth}", about=node_name)
@@ -304,8 +232,13 @@ class NodeScaler(Program):
         since_s = self._wanted_since_s = {name: self._wanted_since_s.get(name, now_s) for name in drawn.wanted}
         left_s = {name: since_s[name] + self.pool.provision_s - now_s for name in drawn.wanted}
         for name in [name for name in drawn.wanted if left_s[name] <= 0]:
+            doc = self.pool.manifest(name)
+            doc["status"]["conditions"] = [_readiness(False, self._clock.now())]
             try:
-                await self._pool_nodes.make(name)
+                await self._client.create_doc(doc)
+                _log.info("Node created", node=name, pool=self.pool.name)
+            except AlreadyExists:
+                continue
             except ApiError as exc:
                 if exc.code >= 500 or exc.code == 429:
                     raise
@@ -316,13 +249,19 @@ class NodeScaler(Program):
         return [seconds for seconds in left_s.values() if seconds > 0]
 
     async def _make_ready(self, members: Iterable[Node]) -> list[float]:
+        """Make nodes ready whose time has come; returns when the others are due."""
         dues_s = []
         for node in [node for node in members if taint_of(node, NOT_READY) is not None]:
-            left_s = self._pool_nodes.ready_in_s(node)
+            created_at = node.metadata.creation_timestamp
+            left_s = 0.0 if created_at is None else self.pool.ready_s - self._ages.age_s(node.uid, created_at)
             if left_s > 0:
                 dues_s.append(left_s)
-            else:
-                await self._pool_nodes.make_ready(node)
+                continue
+            # First its status, then the taint, so that a second run finds what is left.
+            patch = {"status": {"conditions": [_readiness(True, self._clock.now())]}}
+            with suppress(NotFound):
+                node = await self._client.patch(Node, node.key, patch, patch_type="strategic", subresource="status")
+                await self._set_taints(node, without=NOT_READY)
         return dues_s
 
     async def _scale_down(self, drawn: ScalePlan, nodes: Mapping[str, Node]) -> list[float]:
@@ -330,17 +269,39 @@ class NodeScaler(Program):
         self._idle_since_s = {name: self._idle_since_s.get(name, now_s) for name in drawn.idle}
         todo = removals(drawn, nodes, self.pool, self._idle_since_s, now_s=now_s, time_s=time_s)
         for name in todo.unmark:
-            await self._pool_nodes.unmark(nodes[name])
+            await self._set_taints(nodes[name], without=TO_BE_DELETED)
         for name in todo.mark:
-            if await self._pool_nodes.mark(nodes[name]):
+            # The taint keeps new pods off the node before its removal.
+            mark = Taint(key=TO_BE_DELETED, value=str(int(time_s)), effect=NO_SCHEDULE)
+            if await self._set_taints(nodes[name], mark):
                 self._record_scale_down(nodes[name], "marked the node as toBeDeleted/unschedulable")
         for name in todo.remove:
-            if not await self._pool_nodes.is_free(name):
-                await self._pool_nodes.unmark(nodes[name])
-            elif await self._pool_nodes.remove(nodes[name]):
+            if not await is_free(self._client, name):
+                await self._set_taints(nodes[name], without=TO_BE_DELETED)
+            elif await self._remove(nodes[name]):
                 self._record_scale_down(nodes[name], "node removed by cluster autoscaler")
         return [] if todo.next_s is None else [todo.next_s]
 
     def _record_scale_down(self, node: Node, note: str) -> None:
         _log.info("ScaleDown", node=node.name, note=note)
         self.recorder.event(node, "Normal", "ScaleDown", "ScaleDown", note)
+
+    async def _remove(self, node: Node) -> bool:
+        """Delete a marked node if it is still as it was seen; False if it is not."""
+        try:
+            await self._client.delete(Node, node.key, uid=node.uid, resource_version=node.metadata.resource_version)
+        except (Conflict, NotFound) as exc:
+            _log.info("A node was not removed; it is tried again", node=node.name, error=exc.message)
+            return False
+        return True
+
+    async def _set_taints(self, node: Node, *more: Taint, without: str = "") -> bool:
+        """Add and remove taints of a node that is still as it was seen; False if it is not."""
+        taints = [to_doc(taint) for taint in (*node.spec.taints, *more) if taint.key != without]
+        lock = {"resourceVersion": node.metadata.resource_version}
+        try:
+            await self._client.patch(Node, node.key, {"metadata": lock, "spec": {"taints": taints or None}})
+        except (Conflict, NotFound) as exc:
+            _log.info("A node was not changed; it is tried again", node=node.name, error=exc.message)
+            return False
+        return True

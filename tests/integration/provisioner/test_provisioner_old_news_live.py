@@ -280,14 +280,14 @@ async def test_a_provisioner_of_a_full_node_does_not_take_a_claim() -> None:
         on.driver.free_bytes["node-1"] = 10 * GI
         on.driver.free_bytes["node-2"] = 10 * GI
         for _ in range(2):  # first the delay is drawn, then it has passed
-            decision = await by_hand.ownership.decide(claim, immediate)
-            assert not decision.is_ours and decision.again_s is not None
+            is_ours, again_s = await by_hand.ownership.decide(claim, immediate)
+            assert not is_ours and again_s is not None
         assert (await on.get_claim("data")).selected_node == ""
         on.driver.free_bytes["node-1"] = 20 * GI
         await by_hand.ownership.decide(claim, immediate)
         taken = await on.get_claim("data")
         assert taken.selected_node == "node-1"
-        assert (await by_hand.ownership.decide(taken, immediate)).is_ours
+        assert await by_hand.ownership.decide(taken, immediate) == (True, None)
         assert on.driver.asked("GetCapacity")[0].accessible_topology.segments[KEY] == "node-1"
 
 

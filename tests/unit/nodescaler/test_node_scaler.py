@@ -20,7 +20,7 @@ from tonnage.client.http import Client
 from tonnage.client.program import Runtime
 from tonnage.errors import NotFound
 from tonnage.nodescaler.node_pool import TO_BE_DELETED, NodePool
-from tonnage.nodescaler.program import NodeScaler, PoolNodes
+from tonnage.nodescaler.program import NodeScaler, is_free
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.document import Doc
 from tonnage.objects.events_v1 import Event
@@ -197,20 +197,19 @@ async def test_a_node_is_not_removed_when_somebody_was_nominated_to_it_a_moment_
 
 async def test_a_node_is_not_removed_when_a_pod_got_its_volume_there_a_moment_ago(stage: NodeScalerRig) -> None:
     """The claim has its node, the pod was not nominated, and no informer knows of either."""
-    nodes = PoolNodes(stage.client, NodePool(template=template(), max_nodes=2), stage.clock)
-    assert await nodes.is_free("burst-1")
+    assert await is_free(stage.client, "burst-1")
     selected = {"volume.kubernetes.io/selected-node": "burst-1"}
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     metadata = {"namespace": "default", "name": "data", "annotations": selected}
     await stage.client.create_doc(
         {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
     )
-    assert await nodes.is_free("burst-1"), "nobody waits for the claim"
+    assert await is_free(stage.client, "burst-1"), "nobody waits for the claim"
     mounted = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
     pod_spec = {"containers": [{"name": "c", "image": "i"}], "volumes": mounted}
     web = {"namespace": "default", "name": "web"}
     await stage.client.create_doc({"apiVersion": "v1", "kind": "Pod", "metadata": web, "spec": pod_spec})
-    assert not await nodes.is_free("burst-1")
+    assert not await is_free(stage.client, "burst-1")
 
 
 async def test_a_node_that_changed_since_it_was_looked_at_is_not_removed(stage: NodeScalerRig) -> None:

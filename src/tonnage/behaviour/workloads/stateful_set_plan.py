@@ -11,7 +11,7 @@ updateStatefulSet of stateful_set_control.go, with the gate MaxUnavailableStatef
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -189,12 +189,14 @@ class ObservedState:
     current_revision: str
     update_revision: str
     now: datetime
-    stale_claims: Collection[int] = frozenset()
-    """Ordinals whose claims still belong to a deleted pod."""
     held_back: Collection[str] = frozenset()
     """Names of pods that their node rejected again and again: not to be created yet."""
-    mismatched_claims: Collection[str] = frozenset()
-    """Names of pods whose claims do not have the owners that the retention policy wants."""
+    claims: Callable[[int], Iterable[PersistentVolumeClaim]] = lambda _: ()
+    """The known claims of an ordinal."""
+
+    def has_mismatched_claims(self, owner: StatefulSet, pod: Pod) -> bool:
+        """True if some of the pod's claims do not have the owners that the retention policy wants."""
+        return any(owners_to_set(claim, owner, pod) is not None for claim in self.claims(ordinal_of(pod.name)))
 
 
 def plan(owner: StatefulSet, pods: Iterable[Pod], observed: ObservedState) -> list[Step]:
@@ -210,7 +212,7 @@ def plan(owner: StatefulSet, pods: Iterable[Pod], observed: ObservedState) -> li
         is_done = _process_replica(owner, ordinal, by_ordinal.get(ordinal), observed, steps)
         if not is_done and is_ordered:
             return steps
-    steps += [UpdatePod(pod) for pod in condemned if pod.name in observed.mismatched_claims]
+    steps += [UpdatePod(pod) for pod in condemned if observed.has_mismatched_claims(owner, pod)]
     # With OrderedReady every wanted pod is available here, so the first unavailable one is condemned.
     unwell = (pod for pod in reversed(condemned) if _is_unavailable(owner, pod, observed.now))
     first_unwell = next(unwell, None)
@@ -240,7 +242,9 @@ def _process_replica(
 ) -> bool:
     """Add the steps for one ordinal; True if it is available, so that the next one may be looked at."""
     if pod is None:
-        if ordinal not in observed.stale_claims and pod_name(owner, ordinal) not in observed.held_back:
+        name = pod_name(owner, ordinal)
+        # A claim may still belong to a deleted pod of this name.
+        if name not in observed.held_back and not any(is_stale(each, owner, name) for each in observed.claims(ordinal)):
             steps.append(Create(ordinal, revision_for(owner, ordinal, observed)))
         return False
     if pod.is_terminal:
@@ -252,7 +256,7 @@ def _process_replica(
     is_ordered = owner.spec.pod_management_policy != "Parallel"
     if is_ordered and (_is_unavailable(owner, pod, observed.now) or not _is_running_and_ready(pod)):
         return False
-    if not has_identity(pod) or pod.name in observed.mismatched_claims:
+    if not has_identity(pod) or observed.has_mismatched_claims(owner, pod):
         steps.append(UpdatePod(pod))
     return True
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from tonnage import logs
@@ -121,7 +122,13 @@ class StatefulSetController(WorkloadController[StatefulSet, Pod]):
         update, collisions = await self._history.update_revision(owner, revisions)
         current = next((revision for revision in revisions if revision.name == owner.status.current_revision), update)
         self._rejected.observe(owner.key, pods)
-        observed = self._observe(owner, pods, current.name, update.name)
+        observed = stateful_set_plan.ObservedState(
+            current.name,
+            update.name,
+            self._clock.now(),
+            held_back=self._rejected.held_back(owner.key),
+            claims=partial(self._claims_at, owner),
+        )
         failure = await self._carry_out(owner, stateful_set_plan.plan(owner, pods, observed), (current, update))
         written = await workload_controller.write_status(
             self._client, owner, stateful_set_plan.status_of(owner, pods, observed, collisions)
@@ -135,33 +142,6 @@ class StatefulSetController(WorkloadController[StatefulSet, Pod]):
             raise failure
         return earliest(
             next_check_s(pods, owner.spec.min_ready_seconds, observed.now), self._rejected.next_check_s(owner.key)
-        )
-
-    def _observe(
-        self, owner: StatefulSet, pods: Sequence[Pod], current: str, update: str
-    ) -> stateful_set_plan.ObservedState:
-        there = {ordinal_of(pod.name) for pod in pods}
-        return stateful_set_plan.ObservedState(
-            current_revision=current,
-            update_revision=update,
-            now=self._clock.now(),
-            held_back=self._rejected.held_back(owner.key),
-            stale_claims={
-                ordinal
-                for ordinal in stateful_set_plan.empty_ordinals(owner, there)
-                if any(
-                    stateful_set_plan.is_stale(found, owner, stateful_set_plan.pod_name(owner, ordinal))
-                    for found in self._claims_at(owner, ordinal)
-                )
-            },
-            mismatched_claims={
-                pod.name
-                for pod in pods
-                if any(
-                    stateful_set_plan.owners_to_set(found, owner, pod) is not None
-                    for found in self._claims_at(owner, ordinal_of(pod.name))
-                )
-            },
         )
 
     def _claims_at(self, owner: StatefulSet, ordinal: int) -> list[PersistentVolumeClaim]:

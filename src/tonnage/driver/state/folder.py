@@ -136,7 +136,7 @@ class StateFolder:
             if source is not None:
                 self._into_place(intent, record)
         except Exception:
-            self._take_back(intent, record)
+            self._take_back(None, intent, added=record)
             raise
         self.intents.drop(intent)
 
@@ -154,14 +154,14 @@ class StateFolder:
             contents.require_no_mounts(old)
             self.intents.write(removed)
         except Exception:
-            self._undo(copied)
+            self._take_back(None, copied)
             raise
         try:
             contents.move(old, self._aside(removed), record.access_type)
             self.save(moved)
             self._into_place(copied, moved)
         except Exception:
-            self._move_back(record, removed, copied)
+            self._take_back(record, removed, copied)
             raise
         self.intents.drop(copied)
         return removed
@@ -180,7 +180,7 @@ class StateFolder:
                 contents.move(path, aside, record.access_type)
             self.forget(record)
         except Exception:
-            self._move_back(record, intent)
+            self._take_back(record, intent)
             raise
         return intent
 
@@ -234,40 +234,29 @@ class StateFolder:
             contents.move(aside, path, intent.access_type)
         return None
 
-    def _undo(self, intent: Intent) -> None:
-        """Undo what a failed call has made. If that fails, the next start does it."""
+    def _take_back(
+        self,
+        record: VolumeRecord | SnapshotRecord | None,
+        *intents: Intent,
+        added: VolumeRecord | SnapshotRecord | None = None,
+    ) -> None:
+        """Undo a failed call as a start would: `record` and its contents stay, `added` and other contents go.
+
+        If that fails, both are on disk with their intents, and the next start follows the records.
+        """
+        known = {} if record is None else {self.contents_of(record): record}
         try:
-            if intent.action == "make":
-                contents.remove_empty(self.contents_path(intent.pool_id, intent.id), intent.access_type)
-            else:
-                contents.remove(self._aside(intent))
+            if added is not None:
+                self.forget(added)  # first, because no record may name missing contents
+            for intent in intents:
+                self._recover(intent, known)
+            if record is not None:
+                self.save(record)
         except (OSError, ForeignContents) as exc:
-            _log.warning("A call that failed leaves something; the next start removes it", err=str(exc))
+            _log.warning("A call that failed cannot be undone; the next start does it", err=str(exc))
             return
-        self.intents.drop(intent)
-
-    def _take_back(self, intent: Intent, record: VolumeRecord | SnapshotRecord) -> None:
-        """Undo a failed call that added a record: the record first, because no record may name missing contents."""
-        try:
-            self.forget(record)
-        except OSError as exc:  # record and contents may both be there: the next start decides
-            _log.warning("A record cannot be taken back; the next start looks again", id=record.id, err=str(exc))
-            return
-        self._undo(intent)
-
-    def _move_back(self, record: VolumeRecord | SnapshotRecord, removed: Intent, copied: Intent | None = None) -> None:
-        """Undo a failed call that had set contents aside: restore the record and its contents."""
-        path, aside = self.contents_of(record), self._aside(removed)
-        try:
-            if os.path.lexists(aside):
-                contents.move(aside, path, record.access_type)
-            self.save(record)
-        except OSError as exc:  # both are on disk, with their intents: the next start follows the record
-            _log.error("Contents cannot be put back; the next start does it", id=record.id, err=str(exc))
-            return
-        if copied is not None:
-            self._undo(copied)
-        self.intents.drop(removed)
+        for intent in intents:
+            self.intents.drop(intent)
 
     @contextmanager
     def _placing(self, record: VolumeRecord | SnapshotRecord) -> Iterator[None]:

@@ -46,13 +46,6 @@ class MountPlan:
     volumes_to_mount: tuple[VolumeToMount, ...]
     problems: Mapping[str, str]
 
-    def without(self, problems: Mapping[str, str]) -> MountPlan:
-        """The plan without the volumes that turned out to have a problem."""
-        if not problems:
-            return self
-        others = tuple(mount for mount in self.volumes_to_mount if mount.pod_volume not in problems)
-        return MountPlan(others, {**self.problems, **problems})
-
 
 class NotProcessed(Exception):
     """A volume that cannot be mounted now; the text is for people."""

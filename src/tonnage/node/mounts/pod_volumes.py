@@ -19,6 +19,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Final
 
+from tonnage.behaviour.nodes.kubelet_admission import PodRejection
 from tonnage.csi.errors import Code, CsiError
 from tonnage.errors import TonnageError
 from tonnage.node.context import NodeContext, NodeIdle, NodePart, VolumeLookup
@@ -100,18 +101,6 @@ class PodProgress:
     told_unprocessed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class MountOutcome:
-    """How far a pod's volumes are: all mounted, to be looked at again, or rejected on this node."""
-
-    again_s: float | None = None
-    rejection: str = ""
-    reason: str = ""
-
-
-MOUNTED: Final = MountOutcome()
-
-
 class PodMounter(NodePart):
     def __init__(
         self, context: NodeContext, mounter: Mounter, limits: AttachLimitUpdater, names_in_use: Callable[[], set[str]]
@@ -133,8 +122,11 @@ class PodMounter(NodePart):
                 patch = {"status": {"volumesInUse": sorted(wanted) or None}}
                 self._nodes.store(await self._client.patch(Node, self._node, patch, subresource="status"))
 
-    async def mount(self, pod: Pod, progress: PodProgress, plan: MountPlan) -> MountOutcome:
-        """Mount what can be mounted. Raises TonnageError when it must be retried."""
+    async def mount(self, pod: Pod, progress: PodProgress, plan: MountPlan) -> PodRejection | float | None:
+        """Mount what can be mounted. Returns None if that is all, else seconds until the next look or a rejection.
+
+        Raises TonnageError when it must be retried.
+        """
         if any(to_mount.record.is_attachable for to_mount in plan.volumes_to_mount):
             await self.report_in_use()
         waited_s = self._clock.monotonic() - progress.since_s
@@ -171,7 +163,8 @@ class PodMounter(NodePart):
             if not to_mount.record.is_attachable and is_out_of_slots:
                 exhausted[to_mount.pod_volume] = failure.message
             failures.append(failure)
-        plan = plan.without(problems)
+        others = tuple(mount for mount in plan.volumes_to_mount if mount.pod_volume not in problems)
+        plan = MountPlan(others, {**plan.problems, **problems})
         if plan.problems and waited_s >= _UNPROCESSED_S:
             progress.told_unprocessed = True
             account = self._account(plan, unattached, next(iter(plan.problems.values())))
@@ -188,12 +181,12 @@ class PodMounter(NodePart):
             refusals = self._limits.refusals
             left_s = max(left_s, *(refusals.wait_s(driver, progress.since_s) for driver in drivers))
             if left_s > 0:
-                return MountOutcome(again_s=min(left_s, _LOOK_AGAIN_S))
+                return min(left_s, _LOOK_AGAIN_S)
             for driver in drivers:
                 refusals.failed(driver, progress.since_s)
             account = self._account(plan, unattached, next(iter(noticed.values())))
             told = f"Node has reached its volume attachment limit, rejecting pod. {account}"
-            return MountOutcome(rejection=told, reason=core_v1.VOLUME_ATTACHMENT_LIMIT_EXCEEDED)
+            return PodRejection(core_v1.VOLUME_ATTACHMENT_LIMIT_EXCEEDED, told)
         progress.exhausted_since_s.clear()
         if failures:
             for failure in failures:
@@ -201,17 +194,17 @@ class PodMounter(NodePart):
                     self._recorder.event(pod, "Warning", "FailedMount", "Mounting", failure.message)
             raise TonnageError(f"pod {pod.key}: {failures[0].message}")
         if plan.problems and not progress.told_unprocessed:
-            return MountOutcome(again_s=_UNPROCESSED_S)
+            return _UNPROCESSED_S
         if plan.problems or unattached:
-            return MountOutcome(again_s=_LOOK_AGAIN_S)
+            return _LOOK_AGAIN_S
         # Not per attached volume: a pod of two volumes might get one slot every time it is recreated, and never two.
         for driver in set(by_name.values()):
             self._limits.refusals.succeeded(driver)
-        return MOUNTED
+        return None
 
     async def _confined_outcome(
         self, pod: Pod, progress: PodProgress, not_here: list[VolumeToMount]
-    ) -> MountOutcome | None:
+    ) -> PodRejection | float | None:
         """Decide on a pod that waits for a volume confined to other nodes: wait or reject; None if there is none."""
         confined = [mount for mount in not_here if self._is_confined(mount.volume)]
         if not confined or pod.status.phase == "Running":
@@ -222,15 +215,15 @@ class PodMounter(NodePart):
             progress.confined_since_s = now_s
         left_s = progress.confined_since_s + self._settings.confined_grace_s - now_s
         if left_s > 0:
-            return MountOutcome(again_s=left_s)
+            return left_s
         volume = await self._client.find(
             PersistentVolume, confined[0].record.name
         )  # our watch may be behind the pods' watch
         if volume is None:
             return None
         if not self._is_confined(volume):
-            return MountOutcome(again_s=_UNPROCESSED_S)
-        return MountOutcome(rejection=rejection(volume, confined[0].claim), reason=core_v1.VOLUME_NODE_AFFINITY)
+            return _UNPROCESSED_S
+        return PodRejection(core_v1.VOLUME_NODE_AFFINITY, rejection(volume, confined[0].claim))
 
     def _is_confined(self, volume: PersistentVolume | None) -> bool:
         node = self._nodes.get(self._node)

@@ -107,8 +107,8 @@ class PodWorker(NodePart):
             await self._preempt(pod)
             return 0.0
         match await self.admission.decide(pod):
-            case PodRejection(reason, message):
-                await self._reject(pod, reason, message)
+            case PodRejection() as rejection:
+                await self._reject(pod, rejection)
                 return 0.0
             case KubeletPreemption(victims):
                 self._preempted.update(victims)
@@ -128,14 +128,14 @@ class PodWorker(NodePart):
             if latest is None or latest.metadata.is_terminating or latest.is_terminal:
                 return 0.0  # the pod went or ended while its volumes were mounted
             pod = latest
-            if outcome.rejection:
-                await self._reject(pod, outcome.reason, outcome.rejection)
+            if isinstance(outcome, PodRejection):
+                await self._reject(pod, outcome)
                 return 0.0
-            if outcome.again_s is not None:
+            if outcome is not None:
                 if is_said:
-                    return outcome.again_s
+                    return outcome
                 # The burst of other writes may end before.
-                return min(outcome.again_s, max(self._unsaid_for_s(progress), 0.0), _CREATING_S)
+                return min(outcome, max(self._unsaid_for_s(progress), 0.0), _CREATING_S)
         again_s = await self._start_pod(pod, progress)
         for to_mount in plan.volumes_to_mount:
             await self._mounter.expand(pod, to_mount)
@@ -233,8 +233,9 @@ class PodWorker(NodePart):
             await self._write(pod, status.restarted_patch(pod, exit_code=ending.exit_code, now=now))
         return 0.0
 
-    async def _reject(self, pod: Pod, reason: str, message: str) -> None:
+    async def _reject(self, pod: Pod, rejection: PodRejection) -> None:
         """Fail the pod for good. It is not deleted: its controller sees it fail, and makes another."""
+        reason, message = rejection.reason, rejection.message
         await self._context.delay_or_stop()
         await self._write(pod, status.rejected_patch(pod, reason=reason, message=message))
         self._recorder.event(pod, "Warning", reason, "Rejecting", message)

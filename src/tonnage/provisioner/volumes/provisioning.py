@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Hashable
-from typing import Final, NamedTuple
+from typing import Final
 
 from tonnage import logs
 from tonnage.client.cache import Indexer
@@ -28,14 +28,7 @@ from tonnage.provisioner.volumes.claims import Rescheduling
 from tonnage.provisioner.volumes.create_volume import NotProvisioned, Prepared, ProvisioningState, VolumeCreator
 from tonnage.provisioner.volumes.preparation import Preparation
 
-
-class ClaimDecision(NamedTuple):
-    is_ours: bool
-    again_s: float | None = None
-    """When to ask again about a claim without owner; None: when something changes."""
-
-
-_NOT_OURS: Final = ClaimDecision(False)
+_NOT_OURS: Final = (False, None)
 
 
 def delay_s(tries: int, deployment: NodeDeployment, rng: random.Random) -> float:
@@ -52,11 +45,14 @@ class Ownership(ProvisionerPart):
         self._attempts: dict[str, tuple[int, float]] = {}
         """By claim uid: the number of tries before this one, and when it is due."""
 
-    async def decide(self, claim: PersistentVolumeClaim, storage_class: StorageClass) -> ClaimDecision:
-        """Whether the claim is ours; after its delay, try to become the owner of a claim that nobody owns."""
+    async def decide(self, claim: PersistentVolumeClaim, storage_class: StorageClass) -> tuple[bool, float | None]:
+        """Whether the claim is ours, and in how many seconds to ask again; None: when something changes.
+
+        After its delay, try to become the owner of a claim that nobody owns.
+        """
         if claim.selected_node:
             self.forget(claim.uid)
-            return ClaimDecision(claim.selected_node == self._deployment.node_name)
+            return claim.selected_node == self._deployment.node_name, None
         if storage_class.waits_for_consumer or not self._deployment.immediate_binding:
             return _NOT_OURS
         if storage_class.allowed_topologies and self._has_topology:
@@ -65,15 +61,15 @@ class Ownership(ProvisionerPart):
             except NotProvisioned:
                 return _NOT_OURS  # the class does not allow this node
         if claim.uid not in self._attempts:
-            return ClaimDecision(False, self._wait(claim.uid, 0))
+            return False, self._wait(claim.uid, 0)
         tries, due_at_s = self._attempts[claim.uid]
         left_s = due_at_s - self._clock.monotonic()
         if left_s > 0:
-            return ClaimDecision(False, left_s)
+            return False, left_s
         if await self._has_room(claim, storage_class) and await self._take(claim):
             self.forget(claim.uid)
             return _NOT_OURS  # our own write arrives as an event, and then it is ours
-        return ClaimDecision(False, self._wait(claim.uid, tries + 1))
+        return False, self._wait(claim.uid, tries + 1)
 
     def forget(self, uid: str) -> None:
         self._attempts.pop(uid, None)
@@ -193,9 +189,9 @@ class ProvisionController(ProvisionerPart):
             )
             return None
         if self._ownership is not None:
-            decision = await self._ownership.decide(claim, storage_class)
-            if not decision.is_ours:
-                return decision.again_s
+            is_ours, again_s = await self._ownership.decide(claim, storage_class)
+            if not is_ours:
+                return again_s
         attempt_key = self._attempt_key(claim, storage_class)
         return self._backoff.left_s(uid, attempt_key) or await self._try(claim, storage_class, attempt_key)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from support.workload_builders import NOW, ago, member, stateful_set
 from tonnage.behaviour.workloads.stateful_set_plan import (
@@ -19,6 +20,7 @@ from tonnage.behaviour.workloads.stateful_set_plan import (
 )
 from tonnage.objects.apps_v1 import StatefulSet
 from tonnage.objects.core_v1 import Pod
+from tonnage.testing.storage_builders import claim
 
 
 def word(step: Step) -> str:
@@ -39,6 +41,11 @@ def steps(owner: StatefulSet, *pods: Pod, current: str = "db-1", update: str = "
 
 DB = stateful_set("db", 3)
 PARALLEL = stateful_set("db", 3, parallel=True)
+
+
+def with_retention(owner: StatefulSet, **policy: str) -> StatefulSet:
+    kept = replace(owner.spec.persistent_volume_claim_retention_policy, **policy)
+    return replace(owner, spec=replace(owner.spec, persistent_volume_claim_retention_policy=kept))
 
 
 def ready(owner: StatefulSet, *ordinals: int, revision: str = "db-1") -> list[Pod]:
@@ -88,8 +95,13 @@ def test_a_pod_on_its_way_out_is_waited_for() -> None:
 
 
 def test_a_claim_of_the_pod_before_holds_the_new_one_back() -> None:
-    assert steps(DB, stale_claims={0}) == []
-    assert steps(PARALLEL, stale_claims={0}) == ["+1@db-1", "+2@db-1"]
+    of_before = claim(
+        "data-db-0",
+        metadata={"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "db-0", "uid": "before"}]},
+    )
+    for owner, expected in ((DB, []), (PARALLEL, ["+1@db-1", "+2@db-1"])):
+        scaled_away = with_retention(owner, when_scaled="Delete")
+        assert steps(scaled_away, claims=lambda ordinal: [of_before] if ordinal == 0 else []) == expected
 
 
 def test_a_pod_that_was_rejected_again_and_again_goes_and_is_not_made_yet() -> None:
@@ -182,8 +194,11 @@ def test_a_pod_without_its_labels_or_with_unkept_claims_is_brought_in_line() -> 
     nameless = member(owner, 0, ready=True)
     nameless.metadata.labels.pop("statefulset.kubernetes.io/pod-name")  # type: ignore[attr-defined]
     assert steps(owner, nameless) == ["conform 0"]
-    assert steps(owner, *ready(owner, 0), mismatched_claims={"db-0"}) == ["conform 0"]
-    assert steps(owner, *ready(owner, 0, 1), mismatched_claims={"db-1"}) == ["conform 1", "-1"]
+    for mismatched, expected in ((0, ["conform 0"]), (1, ["conform 1", "-1"])):
+        owned = with_retention(owner, when_deleted="Delete")
+        unowned = claim(f"data-db-{mismatched}")
+        pods = ready(owned, *range(mismatched + 1))
+        assert steps(owned, *pods, claims=lambda n, at=mismatched, it=unowned: [it] if n == at else []) == expected
 
 
 # -- status -----------------------------------------------------------------------------------------------------------
