@@ -12,7 +12,7 @@ from tonnage.client.cache import Cache, MutationCache
 from tonnage.client.http import Client
 from tonnage.client.recorder import Recorder
 from tonnage.clock import Clock
-from tonnage.node.context import NodeCaches, NodeContext, NodeFaults, NodeMetrics, PodIndex
+from tonnage.node.context import NodeContext, NodeFaults, NodeMetrics, PodIndex
 from tonnage.node.settings import NodeSettings
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeAttachment
@@ -29,7 +29,12 @@ def node_context(
     **settings: Any,
 ) -> NodeContext:
     """A node with drivers at these addresses; its folder is `root_dir`/`node`."""
-    caches = NodeCaches(
+    nowhere = cast(Client, None)
+    return NodeContext(
+        node=node,
+        client=nowhere,
+        leases=nowhere,
+        settings=NodeSettings(names=(node,), root_dir=root_dir, csi_addresses=addresses, **settings),
         pods=PodIndex(Cache(Pod), frozenset({node}), clock=clock),
         nodes=MutationCache(Cache(Node), clock=clock),
         claims=MutationCache(Cache(PersistentVolumeClaim), clock=clock),
@@ -37,14 +42,6 @@ def node_context(
         csi_nodes=Cache(CSINode),
         csi_drivers=Cache(CSIDriver),
         attachments=Cache(VolumeAttachment),
-    )
-    nowhere = cast(Client, None)
-    return NodeContext(
-        node=node,
-        client=nowhere,
-        leases=nowhere,
-        settings=NodeSettings(names=(node,), root_dir=root_dir, csi_addresses=addresses, **settings),
-        caches=caches,
         recorder=cast(Recorder, None),
         clock=clock,
         rng=rng or random.Random(1),

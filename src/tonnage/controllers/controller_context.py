@@ -18,7 +18,7 @@ from tonnage.clock import Clock
 from tonnage.csi.client import CsiClient
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import PersistentVolume, Pod
-from tonnage.objects.meta import Key, Object
+from tonnage.objects.meta import Object
 from tonnage.objects.storage_v1 import VolumeAttachment
 
 
@@ -146,10 +146,6 @@ def namespace_of(found: Object) -> tuple[str]:
 
 def node_of_pod(pod: Pod) -> tuple[str, ...]:
     return (pod.spec.node_name,) if pod.spec.node_name else ()
-
-
-def claim_of_volume(volume: PersistentVolume) -> tuple[Key, ...]:
-    return () if volume.spec.claim_ref is None else (volume.spec.claim_ref.key,)
 
 
 def volume_of_attachment(attachment: VolumeAttachment) -> tuple[str, ...]:

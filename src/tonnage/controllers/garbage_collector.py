@@ -145,7 +145,14 @@ class GarbageCollector(QueueController):
             f"name: {reference.name}, uid: {reference.uid}]"
         )
         note = f'ownerRef {named} does not exist in namespace "{item.namespace}"'
-        self._recorder.event(_reference_to(item), "Warning", "OwnerRefInvalidNamespace", "Collect", note)
+        about = ObjectReference(
+            api_version=item.resource.api_version,
+            kind=item.resource.kind,
+            namespace=item.namespace,
+            name=item.name,
+            uid=item.uid,
+        )
+        self._recorder.event(about, "Warning", "OwnerRefInvalidNamespace", "Collect", note)
 
     # -- one object ---------------------------------------------------------------------------------------------------
 
@@ -284,13 +291,3 @@ class GarbageCollector(QueueController):
         changed = await self._client.patch_doc(item.resource, item.key, {"metadata": {**same, **change}})
         version: str = changed["metadata"]["resourceVersion"]
         return version
-
-
-def _reference_to(item: Item) -> ObjectReference:
-    return ObjectReference(
-        api_version=item.resource.api_version,
-        kind=item.resource.kind,
-        namespace=item.namespace,
-        name=item.name,
-        uid=item.uid,
-    )

@@ -31,6 +31,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from tonnage.clock import Clock
 from tonnage.csi.errors import Code
@@ -64,29 +65,25 @@ class Allocations:
         self.remove(record)
         self._last_order = max(self._last_order, record.order)
         self._used_bytes[record.pool_id] += record.size_bytes
-        if isinstance(record, SnapshotRecord):
-            self.snapshots[record.id] = record
-            return
-        self.volumes[record.id] = record
+        self._records_like(record)[record.id] = record
         for node in record.users:
             self._users[node].add(record.id)
 
     def remove(self, record: VolumeRecord | SnapshotRecord) -> None:
         """Remove this volume or snapshot, if it is there."""
-        known = self.known(record)
-        if known is None:
-            return
-        self._used_bytes[known.pool_id] -= known.size_bytes
-        if isinstance(known, SnapshotRecord):
-            del self.snapshots[known.id]
-            return
-        del self.volumes[known.id]
-        for node in known.users:
-            self._users[node].discard(known.id)
+        known = self._records_like(record).pop(record.id, None)
+        if known is not None:
+            self._used_bytes[known.pool_id] -= known.size_bytes
+            for node in known.users:
+                self._users[node].discard(known.id)
 
     def known(self, record: VolumeRecord | SnapshotRecord) -> VolumeRecord | SnapshotRecord | None:
         """The current record of the same volume or snapshot."""
-        return (self.volumes if isinstance(record, VolumeRecord) else self.snapshots).get(record.id)
+        found: VolumeRecord | SnapshotRecord | None = self._records_like(record).get(record.id)
+        return found
+
+    def _records_like(self, record: VolumeRecord | SnapshotRecord) -> dict[str, Any]:
+        return self.volumes if isinstance(record, VolumeRecord) else self.snapshots
 
     def put_unknown(self, place: PoolId, path: Path, size_bytes: int) -> None:
         """Count contents that no record names: their bytes are used, whoever owns them."""

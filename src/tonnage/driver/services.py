@@ -70,9 +70,8 @@ class ControllerService(rpc.ControllerServicer):
         )
         return csi.CreateVolumeResponse(volume=messages.volume_response(record))
 
-    async def DeleteVolume(self, request: csi.DeleteVolumeRequest, context: object) -> csi.DeleteVolumeResponse:
+    async def DeleteVolume(self, request: csi.DeleteVolumeRequest, context: object) -> None:
         await self._driver.volumes.delete(required(request.volume_id, "volume_id"), self._nodes)
-        return csi.DeleteVolumeResponse()
 
     async def ControllerExpandVolume(
         self, request: csi.ControllerExpandVolumeRequest, context: object
@@ -86,12 +85,9 @@ class ControllerService(rpc.ControllerServicer):
         grown = await self._driver.volumes.expand(request.volume_id, wanted.required_bytes, wanted.limit_bytes)
         return csi.ControllerExpandVolumeResponse(capacity_bytes=grown.capacity_bytes, node_expansion_required=False)
 
-    async def ControllerModifyVolume(
-        self, request: csi.ControllerModifyVolumeRequest, context: object
-    ) -> csi.ControllerModifyVolumeResponse:
+    async def ControllerModifyVolume(self, request: csi.ControllerModifyVolumeRequest, context: object) -> None:
         volume_id = required(request.volume_id, "volume_id")
         await self._driver.volumes.modify(volume_id, parameters.read_mutable_parameters(request.mutable_parameters))
-        return csi.ControllerModifyVolumeResponse()
 
     async def ValidateVolumeCapabilities(
         self, request: csi.ValidateVolumeCapabilitiesRequest, context: object
@@ -157,9 +153,8 @@ class ControllerService(rpc.ControllerServicer):
         record = await self._driver.snapshots.create(request.name, request.source_volume_id)
         return csi.CreateSnapshotResponse(snapshot=messages.snapshot_response(record))
 
-    async def DeleteSnapshot(self, request: csi.DeleteSnapshotRequest, context: object) -> csi.DeleteSnapshotResponse:
+    async def DeleteSnapshot(self, request: csi.DeleteSnapshotRequest, context: object) -> None:
         await self._driver.snapshots.delete(required(request.snapshot_id, "snapshot_id"))
-        return csi.DeleteSnapshotResponse()
 
     async def ListSnapshots(self, request: csi.ListSnapshotsRequest, context: object) -> csi.ListSnapshotsResponse:
         wanted = [
@@ -187,9 +182,7 @@ class ControllerService(rpc.ControllerServicer):
             capabilities=[csi.ControllerServiceCapability(rpc=_Rpc(type=known)) for known in CAPABILITIES]
         )
 
-    async def ControllerPublishVolume(
-        self, request: csi.ControllerPublishVolumeRequest, context: object
-    ) -> csi.ControllerPublishVolumeResponse:
+    async def ControllerPublishVolume(self, request: csi.ControllerPublishVolumeRequest, context: object) -> None:
         required(request.volume_id, "volume_id")
         required(request.node_id, "node_id")
         capability = messages.required_capability(request.volume_capability, request.HasField("volume_capability"))
@@ -198,13 +191,9 @@ class ControllerService(rpc.ControllerServicer):
             raise not_found(f"there is no node {request.node_id}")
         wanted = Publication(capability, request.readonly)
         await self._driver.uses.attach(request.volume_id, request.node_id, wanted)
-        return csi.ControllerPublishVolumeResponse()
 
-    async def ControllerUnpublishVolume(
-        self, request: csi.ControllerUnpublishVolumeRequest, context: object
-    ) -> csi.ControllerUnpublishVolumeResponse:
+    async def ControllerUnpublishVolume(self, request: csi.ControllerUnpublishVolumeRequest, context: object) -> None:
         await self._driver.uses.detach(required(request.volume_id, "volume_id"), request.node_id)
-        return csi.ControllerUnpublishVolumeResponse()
 
     async def GetCapacity(self, request: csi.GetCapacityRequest, context: Any) -> csi.GetCapacityResponse:
         """Free bytes, in whole blocks, of the pools where such a volume could go, and beside them their ids."""
@@ -277,26 +266,18 @@ class NodeService(rpc.NodeServicer):
             accessible_topology=parameters.topology_of(self._node),
         )
 
-    async def NodeStageVolume(
-        self, request: csi.NodeStageVolumeRequest, context: object
-    ) -> csi.NodeStageVolumeResponse:
+    async def NodeStageVolume(self, request: csi.NodeStageVolumeRequest, context: object) -> None:
         required(request.volume_id, "volume_id")
         path = messages.absolute(request.staging_target_path, "staging_target_path")
         capability = messages.required_capability(request.volume_capability, request.HasField("volume_capability"))
         await self._driver.uses.stage(self._node, request.volume_id, path, capability)
-        return csi.NodeStageVolumeResponse()
 
-    async def NodeUnstageVolume(
-        self, request: csi.NodeUnstageVolumeRequest, context: object
-    ) -> csi.NodeUnstageVolumeResponse:
+    async def NodeUnstageVolume(self, request: csi.NodeUnstageVolumeRequest, context: object) -> None:
         required(request.volume_id, "volume_id")
         path = required(request.staging_target_path, "staging_target_path")
         await self._driver.uses.unstage(self._node, request.volume_id, path)
-        return csi.NodeUnstageVolumeResponse()
 
-    async def NodePublishVolume(
-        self, request: csi.NodePublishVolumeRequest, context: object
-    ) -> csi.NodePublishVolumeResponse:
+    async def NodePublishVolume(self, request: csi.NodePublishVolumeRequest, context: object) -> None:
         required(request.volume_id, "volume_id")
         path = messages.absolute(request.target_path, "target_path")
         capability = messages.required_capability(request.volume_capability, request.HasField("volume_capability"))
@@ -305,15 +286,11 @@ class NodeService(rpc.NodeServicer):
             raise failed_precondition("staging_target_path is required: stage the volume first")
         wanted = Target(self._node, path, capability, request.readonly)
         await self._driver.uses.publish(request.volume_id, request.staging_target_path, wanted)
-        return csi.NodePublishVolumeResponse()
 
-    async def NodeUnpublishVolume(
-        self, request: csi.NodeUnpublishVolumeRequest, context: object
-    ) -> csi.NodeUnpublishVolumeResponse:
+    async def NodeUnpublishVolume(self, request: csi.NodeUnpublishVolumeRequest, context: object) -> None:
         required(request.volume_id, "volume_id")
         path = required(request.target_path, "target_path")
         await self._driver.uses.unpublish(self._node, request.volume_id, path)
-        return csi.NodeUnpublishVolumeResponse()
 
     async def NodeGetVolumeStats(
         self, request: csi.NodeGetVolumeStatsRequest, context: object

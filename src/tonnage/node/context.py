@@ -1,4 +1,4 @@
-"""What the parts of a kubelet share: `NodeCaches` and `NodeFaults` once per process, `NodeContext` once per node.
+"""What the parts of a kubelet share: `NodeFaults` and caches once per process, `NodeContext` once per node.
 
 `NodeMetrics` count KEP-4876's updates under the KEP's names, rejections and CSI calls under the kubelet's.
 `csi_node_update_duration_seconds` runs from the tick, or from the failed attach, until the CSINode has the driver's
@@ -194,21 +194,6 @@ class VolumeLookup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeCaches:
-    pods: PodIndex
-    nodes: MutationCache[Node]
-    claims: MutationCache[PersistentVolumeClaim]
-    volumes: Cache[PersistentVolume]
-    csi_nodes: Cache[CSINode]
-    csi_drivers: Cache[CSIDriver]
-    attachments: Cache[VolumeAttachment]
-
-    @property
-    def lookup(self) -> VolumeLookup:
-        return VolumeLookup(claim=self.claims.get, volume=self.volumes.get, driver=self.csi_drivers.get)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeContext:
     """One node: its name, and how its parts reach the API, the clock, events and metrics."""
 
@@ -217,12 +202,22 @@ class NodeContext:
     leases: Client
     """For the node's heartbeat, which must never wait behind other requests."""
     settings: NodeSettings
-    caches: NodeCaches
+    pods: PodIndex
+    nodes: MutationCache[Node]
+    claims: MutationCache[PersistentVolumeClaim]
+    volumes: Cache[PersistentVolume]
+    csi_nodes: Cache[CSINode]
+    csi_drivers: Cache[CSIDriver]
+    attachments: Cache[VolumeAttachment]
     recorder: Recorder
     clock: Clock
     rng: random.Random
     faults: NodeFaults
     metrics: NodeMetrics
+
+    @property
+    def lookup(self) -> VolumeLookup:
+        return VolumeLookup(claim=self.claims.get, volume=self.volumes.get, driver=self.csi_drivers.get)
 
     @property
     def is_idle(self) -> bool:
@@ -244,8 +239,8 @@ class NodePart:
         self._clock = context.clock
         self._rng = context.rng
         self._metrics = context.metrics
-        self._nodes = context.caches.nodes
-        self._pods = context.caches.pods
-        self._claims = context.caches.claims
-        self._csi_nodes = context.caches.csi_nodes
-        self._csi_drivers = context.caches.csi_drivers
+        self._nodes = context.nodes
+        self._pods = context.pods
+        self._claims = context.claims
+        self._csi_nodes = context.csi_nodes
+        self._csi_drivers = context.csi_drivers

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import random
 from contextlib import suppress
+from functools import partial
 from typing import Final, Self
 
 from tonnage.client.cache import MutationCache
@@ -20,7 +21,7 @@ from tonnage.client.program import Program, Runtime
 from tonnage.client.reconciler import Reconciler
 from tonnage.clock import within
 from tonnage.faults import FaultFile
-from tonnage.node.context import NodeCaches, NodeContext, NodeFaults, NodeMetrics, NodePart, PodIndex
+from tonnage.node.context import NodeContext, NodeFaults, NodeMetrics, NodePart, PodIndex
 from tonnage.node.drivers import AttachLimitUpdater, Drivers
 from tonnage.node.mounts.mounter import Mounter
 from tonnage.node.pods.worker import STAGED, PodWorker
@@ -101,10 +102,6 @@ class Kubelet(NodePart):
             await asyncio.gather(*self._slow.values(), return_exceptions=True)
             await self.limits.stop()
             await self.drivers.close()
-
-    def faults_changed(self) -> None:
-        self.registration.wake.set()
-        self.enqueue_all()
 
     async def wait_complete(self) -> None:
         """Return when the node and, within a few seconds, its drivers are registered. An idle node is complete."""
@@ -198,7 +195,11 @@ class NodeProgram(Program):
         of = self.informers.of
         self._index = PodIndex(of(Pod, field_selector=_BOUND_PODS), frozenset(settings.names), clock=clock)
         self._volumes = of(PersistentVolume)
-        caches = NodeCaches(
+        shared = partial(
+            NodeContext,
+            client=runtime.client,
+            leases=runtime.leases or runtime.client,
+            settings=settings,
             pods=self._index,
             nodes=MutationCache(of(Node), clock=clock),
             claims=MutationCache(of(PersistentVolumeClaim), clock=clock),
@@ -206,24 +207,14 @@ class NodeProgram(Program):
             csi_nodes=of(CSINode),
             csi_drivers=of(CSIDriver),
             attachments=of(VolumeAttachment),
+            clock=clock,
+            faults=self._faults,
+            metrics=metrics,
         )
-        self.kubelets = {
-            name: Kubelet(
-                NodeContext(
-                    node=name,
-                    client=runtime.client,
-                    leases=runtime.leases or runtime.client,
-                    settings=settings,
-                    caches=caches,
-                    recorder=self._new_recorder(PROGRAM, name),
-                    clock=clock,
-                    rng=random.Random(runtime.rng.getrandbits(64)),
-                    faults=self._faults,
-                    metrics=metrics,
-                )
-            )
-            for name in settings.names
-        }
+        self.kubelets: dict[str, Kubelet] = {}
+        for name in settings.names:
+            rng, recorder = random.Random(runtime.rng.getrandbits(64)), self._new_recorder(PROGRAM, name)
+            self.kubelets[name] = Kubelet(shared(node=name, recorder=recorder, rng=rng))
 
     async def __aenter__(self) -> Self:
         """Start the informers. Raises NotOurs if the nodes' folders, and so pods' volumes, belong to somebody else."""
@@ -300,4 +291,5 @@ class NodeProgram(Program):
             if self._faults.changes != seen:
                 seen = self._faults.changes
                 for kubelet in self.kubelets.values():
-                    kubelet.faults_changed()
+                    kubelet.registration.wake.set()
+                    kubelet.enqueue_all()

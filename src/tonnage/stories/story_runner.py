@@ -18,12 +18,15 @@ from typing import Any, TypeVar
 import msgspec
 from rich.console import Console
 
+from tonnage.behaviour.workloads.stateful_set_plan import claims_for, pod_for
+from tonnage.behaviour.workloads.templates import claim_for, pod_from_template
 from tonnage.client.http import Client
 from tonnage.clock import Clock
 from tonnage.driver import TOPOLOGY_KEY
 from tonnage.errors import NotFound, TonnageError
 from tonnage.faults import Fault, FaultFile
 from tonnage.objects import codec
+from tonnage.objects.apps_v1 import Deployment, StatefulSet
 from tonnage.objects.core_v1 import Event, Namespace, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.document import Doc, encode
 from tonnage.objects.meta import Object
@@ -111,31 +114,6 @@ def _workload(kind: str, name: str, template: Doc, **more: Any) -> Doc:
     pods = {"metadata": {"labels": labels}, "spec": template}
     spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": pods, **more}
     return {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name}, "spec": spec}
-
-
-def pod_of(doc: Doc) -> tuple[Doc | None, list[Doc]]:
-    """The pod that an object is or creates, unless it is gated, and the claims created for it."""
-    kind, name = doc["kind"], doc["metadata"]["name"]
-    if kind == "Pod":
-        return (None if doc["spec"].get("schedulingGates") else doc), []
-    if kind not in ("StatefulSet", "Deployment"):
-        return None, []
-    spec = doc["spec"]["template"]["spec"]
-    volumes, claims = list(spec["volumes"]), []
-    for template in doc["spec"].get("volumeClaimTemplates", ()):
-        claims.append(claim(f"{template['metadata']['name']}-{name}-0", _size(template["spec"])))
-    for volume in [each for each in volumes if "ephemeral" in each]:
-        claims.append(claim(f"{name}-{volume['name']}", _size(volume["ephemeral"]["volumeClaimTemplate"]["spec"])))
-        volumes.remove(volume)
-    mounted = [each["metadata"]["name"] for each in claims]
-    volumes += [{"name": each, "persistentVolumeClaim": {"claimName": each}} for each in mounted]
-    metadata = {"name": f"{name}-0", "labels": {"app": name}}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {**spec, "volumes": volumes}}, claims
-
-
-def _size(spec: Doc) -> str:
-    size: str = spec["resources"]["requests"]["storage"]
-    return size
 
 
 def described(doc: Doc) -> str:
@@ -252,10 +230,19 @@ class StoryRunner:
         await self.create(*docs)
 
     async def explain(self, doc: Doc, *others: Doc) -> None:
-        """Show which nodes would be refused to an object's pod if it were placed now."""
-        pod, claims = pod_of(doc)
-        if pod is not None:
-            self._show(await self.explanation_of(pod, *others, *claims))
+        """Show which nodes would be refused to an object's pod if it were placed now, unless it is gated."""
+        claims: list[Doc] = []
+        if doc["kind"] == "StatefulSet":
+            owner = self._imagined(StatefulSet, doc)
+            doc, claims = pod_for(owner, owner.spec.template, 0, ""), claims_for(owner, 0)
+        elif doc["kind"] == "Deployment":
+            owner = self._imagined(Deployment, doc)
+            doc = pod_from_template(owner.spec.template, owner)
+            doc["metadata"]["name"] = f"{owner.name}-0"
+            pod = self._imagined(Pod, doc)
+            claims = [claim_for(pod, volume) for volume in pod.spec.volumes if volume.ephemeral is not None]
+        if doc["kind"] == "Pod" and not doc["spec"].get("schedulingGates"):
+            self._show(await self.explanation_of(doc, *others, *claims))
 
     async def create(self, *docs: Doc) -> None:
         """Create objects without output."""
@@ -368,10 +355,11 @@ class StoryRunner:
         self.say(f"    {name} waits: {found}")
         return found
 
-    async def events(self, reason: str, about: str = "") -> list[Event]:
-        """Events of this story, by reason and the name of their object."""
-        found = (await self.client.list(Event, namespace=self.namespace)).items
-        return [each for each in found if each.reason == reason and (not about or each.involved_object.name == about)]
+    async def events(self, reason: str) -> list[Event]:
+        """Events of this story, by reason."""
+        return [
+            each for each in (await self.client.list(Event, namespace=self.namespace)).items if each.reason == reason
+        ]
 
     async def capacity(self) -> dict[str, CSIStorageCapacity]:
         found: Iterable[CSIStorageCapacity] = (await self.client.list(CSIStorageCapacity)).items

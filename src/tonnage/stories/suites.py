@@ -63,7 +63,7 @@ async def old_figures_are_not_used_twice_by_the_letter(runner: StoryRunner) -> N
 
 async def _five_of_ten_run(runner: StoryRunner, profile: str) -> None:
     runner.faults(Fault("slow", value=0.3))
-    docs = ten_pods("node-1", scheduler=profile)
+    docs = ten_pods(scheduler=profile)
     runner.say("  + 10 pods, each with a claim of 20Gi, only on node-1 (100Gi)", style="cyan")
     await runner.create(*docs)
 
@@ -83,10 +83,10 @@ async def _five_of_ten_run(runner: StoryRunner, profile: str) -> None:
     runner.check("not one volume was refused by the driver", not failed, f"{len(failed)} x ProvisioningFailed")
 
 
-def ten_pods(node: str, *, scheduler: str = "") -> list[Doc]:
+def ten_pods(*, scheduler: str = "") -> list[Doc]:
     docs = []
     for number in range(10):
-        asking = pod(f"batch-{number}", [f"data-{number}"], node=node, scheduler=scheduler)
+        asking = pod(f"batch-{number}", [f"data-{number}"], node="node-1", scheduler=scheduler)
         docs += [claim(f"data-{number}", "20Gi"), asking]
     return docs
 
@@ -103,7 +103,11 @@ async def a_drained_node_gives_its_volumes_away(runner: StoryRunner) -> None:
     others = [node for node in ("node-1", "node-2") if node != home]
     runner.say(f"  $ kubectl drain {home}", style="cyan")
     await runner.cordon(home)
-    await runner.until("the driver to free the volume from its node", lambda: is_free(runner, volume.name))
+
+    async def is_free() -> bool:
+        return (await runner.client.get(PersistentVolume, volume.name)).spec.node_affinity.required is None
+
+    await runner.until("the driver to free the volume from its node", is_free)
     await runner.explain_anew("db-0")
     await runner.client.evict(f"{runner.namespace}/db-0")
 
@@ -119,10 +123,6 @@ async def a_drained_node_gives_its_volumes_away(runner: StoryRunner) -> None:
     runner.check("and what was in it is still there", found == note, note)
     told = await runner.events("CapacityAwareRescheduling")
     runner.check("an event says so", len(told) == 1, told[0].message if told else "none")
-
-
-async def is_free(runner: StoryRunner, volume: str) -> bool:
-    return (await runner.client.get(PersistentVolume, volume)).spec.node_affinity.required is None
 
 
 async def volume_of(runner: StoryRunner, name: str) -> PersistentVolume:
@@ -204,7 +204,11 @@ async def limits_follow_reality(runner: StoryRunner) -> None:
     """KEP-4876, stories 1 to 3: slots that others take, and give back, are seen within the period"""
     await period(runner, 10)
     runner.faults(Fault("slots-taken", "node-2", 3))
-    await runner.until("CSINode of node-2 to say 1", lambda: says(runner, "node-2", 1))
+
+    async def says_one() -> bool:
+        return await counted(runner, "node-2") == 1
+
+    await runner.until("CSINode of node-2 to say 1", says_one)
     runner.check("node-2 has one slot left, and CSINode says so", True, f"allocatable.count {LIMIT} -> 1")
     await runner.apply(claim("a", "1Gi"), claim("b", "1Gi"), pod("db", ["a", "b"], node="node-2"))
     message = await runner.refused("db")
@@ -227,7 +231,12 @@ async def a_refused_attachment_corrects_the_limit(runner: StoryRunner) -> None:
     )
     web = deployment("web", pod_spec(ephemeral=["1Gi", "1Gi"], prefers="node-2"))
     await runner.apply(web)
-    failed = await runner.until("a pod to be failed", lambda: rejected(runner))
+
+    async def rejected() -> Pod | None:
+        found = await runner.pods("web")
+        return next((each for each in found if each.status.reason == "VolumeAttachmentLimitExceeded"), None)
+
+    failed = await runner.until("a pod to be failed", rejected)
     when = "after a second; by default after 15, --attach-error-grace-seconds"
     runner.check(
         f"the pod that cannot be attached is failed ({when})", True, f"{failed.status.reason}: {failed.status.message}"
@@ -245,15 +254,6 @@ async def a_refused_attachment_corrects_the_limit(runner: StoryRunner) -> None:
         "its Deployment made another, which runs elsewhere", found.spec.node_name != "node-2", found.spec.node_name
     )
     await period(runner, 10)
-
-
-async def rejected(runner: StoryRunner) -> Pod | None:
-    found = [each for each in await runner.pods("web") if each.status.reason == "VolumeAttachmentLimitExceeded"]
-    return found[0] if found else None
-
-
-async def says(runner: StoryRunner, node: str, count: int) -> bool:
-    return await counted(runner, node) == count
 
 
 async def counted(runner: StoryRunner, node: str) -> int | None:
@@ -284,7 +284,7 @@ async def old_figures_are_used_again_and_again(runner: StoryRunner) -> None:
     """Without CSIStorageCapacityV2, story 2: ten pods of 20Gi are all sent to 100Gi"""
     runner.faults(Fault("slow", value=0.3))
     runner.say("  + 10 pods, each with a claim of 20Gi, only on node-1 (100Gi)", style="cyan")
-    await runner.create(*ten_pods("node-1"))
+    await runner.create(*ten_pods())
 
     async def refused() -> int:
         found = await runner.events("ProvisioningFailed")

@@ -203,9 +203,9 @@ class OfEverywhere(ControllerService):
 class Leaks(Figures):
     deleted = 0
 
-    async def DeleteVolume(self, request: csi.DeleteVolumeRequest, context: object) -> csi.DeleteVolumeResponse:
+    async def DeleteVolume(self, request: csi.DeleteVolumeRequest, context: object) -> None:
         type(self).deleted += request.volume_id in self._driver.core.allocations.volumes
-        return await super().DeleteVolume(request, context)
+        await super().DeleteVolume(request, context)
 
     def spoil(self, answer: csi.GetCapacityResponse) -> None:
         if answer.available_capacities:
@@ -266,14 +266,14 @@ def refusing(method: str, seen: Code, told: Code) -> type[ControllerService]:
 
 
 class DeletesOnce(ControllerService):
-    async def DeleteVolume(self, request: csi.DeleteVolumeRequest, context: object) -> csi.DeleteVolumeResponse:
+    async def DeleteVolume(self, request: csi.DeleteVolumeRequest, context: object) -> None:
         if request.volume_id not in self._driver.core.allocations.volumes:
             raise StatusError(Code.NOT_FOUND, "there is no such volume")
-        return await super().DeleteVolume(request, context)
+        await super().DeleteVolume(request, context)
 
 
 class NeverDeletes(ControllerService):
-    async def DeleteVolume(self, request: csi.DeleteVolumeRequest, context: object) -> csi.DeleteVolumeResponse:
+    async def DeleteVolume(self, request: csi.DeleteVolumeRequest, context: object) -> None:
         raise StatusError(Code.INTERNAL, "not today")
 
 
@@ -320,13 +320,11 @@ class TellsLess(NodeService):
 
 
 class PublishesOnce(ControllerService):
-    async def ControllerPublishVolume(
-        self, request: csi.ControllerPublishVolumeRequest, context: object
-    ) -> csi.ControllerPublishVolumeResponse:
+    async def ControllerPublishVolume(self, request: csi.ControllerPublishVolumeRequest, context: object) -> None:
         known = self._driver.core.allocations.volumes.get(request.volume_id)
         if known is not None and request.node_id in known.published:
             raise StatusError(Code.ALREADY_EXISTS, "it is published")
-        return await super().ControllerPublishVolume(request, context)
+        await super().ControllerPublishVolume(request, context)
 
 
 class TellsTheOldPlace(ControllerService):
@@ -340,30 +338,25 @@ class TellsTheOldPlace(ControllerService):
 
 
 class LosesContents(ControllerService):
-    async def ControllerPublishVolume(
-        self, request: csi.ControllerPublishVolumeRequest, context: object
-    ) -> csi.ControllerPublishVolumeResponse:
+    async def ControllerPublishVolume(self, request: csi.ControllerPublishVolumeRequest, context: object) -> None:
         before = self._driver.node_of(request.volume_id)
-        answer = await super().ControllerPublishVolume(request, context)
+        await super().ControllerPublishVolume(request, context)
         if before != request.node_id:
             at = self._driver.core.folder.contents_of(self._driver.core.volume(request.volume_id))
             for each in at.iterdir():
                 each.unlink()
-        return answer
 
 
 class CountsAtTheOldPlace(ControllerService):
     figures: ClassVar[dict[str, csi.GetCapacityResponse]] = {}
 
-    async def ControllerPublishVolume(
-        self, request: csi.ControllerPublishVolumeRequest, context: object
-    ) -> csi.ControllerPublishVolumeResponse:
+    async def ControllerPublishVolume(self, request: csi.ControllerPublishVolumeRequest, context: object) -> None:
         if self._driver.node_of(request.volume_id) not in (None, request.node_id):
             for node in self._nodes:
                 asked = csi.GetCapacityRequest()
                 asked.accessible_topology.segments["topology.tonnage.dev/node"] = node
                 self.figures[node] = await super().GetCapacity(asked, context)
-        return await super().ControllerPublishVolume(request, context)
+        await super().ControllerPublishVolume(request, context)
 
     async def GetCapacity(self, request: csi.GetCapacityRequest, context: object) -> csi.GetCapacityResponse:
         node = request.accessible_topology.segments.get("topology.tonnage.dev/node", "")

@@ -49,7 +49,7 @@ class AttachLimitsRig:
             faults=self.faults,
             gates=Gates().with_(MutableCSINodeAllocatableCount=gate_on),
         )
-        self.known = self.context.caches.csi_drivers
+        self.known = self.context.csi_drivers
         self.written: list[int] = []
         self.refusals = 0
         self.refusal: TonnageError = Conflict("somebody was faster")

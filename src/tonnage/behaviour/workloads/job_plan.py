@@ -261,7 +261,9 @@ def account(job: Job, pods: Sequence[Pod], count: Count, *, is_ending: bool) -> 
     kept = set() if is_ending else job_pods.delayed_removals(job, pods, count.settled)
     removable: list[Pod] = []
     for pod in pods:
-        if not job_pods.is_tracked(pod) or not _may_lose_finalizer(job, pod, kept, is_ending=is_ending):
+        is_over = job.metadata.is_terminating or is_ending or pod.status.phase == "Succeeded"
+        may_lose_finalizer = is_over or (job_pods.is_failed(pod, job) and pod.uid not in kept)
+        if not job_pods.is_tracked(pod) or not may_lose_finalizer:
             continue
         if len(removable) >= MOST_UNCOUNTED:
             break
@@ -281,12 +283,6 @@ def account(job: Job, pods: Sequence[Pod], count: Count, *, is_ending: bool) -> 
         done = written_intervals(count.done)
         status = msgspec.structs.replace(status, succeeded=len(count.done), completed_indexes=done, failed_indexes=lost)
     return status, removable
-
-
-def _may_lose_finalizer(job: Job, pod: Pod, kept: set[str], *, is_ending: bool) -> bool:
-    if job.metadata.is_terminating or is_ending or pod.status.phase == "Succeeded":
-        return True
-    return job_pods.is_failed(pod, job) and pod.uid not in kept
 
 
 def _is_countable(job: Job, pod: Pod) -> bool:

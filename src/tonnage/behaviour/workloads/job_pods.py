@@ -81,9 +81,6 @@ class PolicyMatch(NamedTuple):
     """For FailJob: why the Job fails."""
 
 
-NO_MATCH = PolicyMatch()
-
-
 def is_tracked(pod: Pod) -> bool:
     """True if the pod is not finally counted."""
     return batch_v1.JOB_TRACKING in pod.metadata.finalizers
@@ -150,7 +147,7 @@ def match_policy(policy: PodFailurePolicy | None, pod: Pod) -> PolicyMatch:
             told = f"Pod {pod.key} has condition {condition.type}"
         message = f"{told} matching {rule.action} rule at index {position}" if rule.action == "FailJob" else ""
         return PolicyMatch(rule.action, rule.action != "Ignore", message)
-    return NO_MATCH
+    return PolicyMatch()
 
 
 def _matching_container(pod: Pod, rule: batch_v1.PodFailurePolicyOnExitCodesRequirement) -> ContainerStatus | None:

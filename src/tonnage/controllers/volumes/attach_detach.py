@@ -184,8 +184,11 @@ class AttachDetachController(QueueController):
         self._queue.follow(self._claims, lambda claim: (claim.spec.volume_name,) if claim.spec.volume_name else ())
         self._queue.follow(pods, self._needed_by)
         self._queue.follow(self._drivers, self._volumes_of_driver)
-        # Heartbeats do not count.
-        self._queue.follow(self._nodes, self._volumes_of_node, changed_by=_relevant_state)
+        self._queue.follow(
+            self._nodes,
+            self._volumes_of_node,
+            changed_by=lambda node: (node.status.volumes_in_use, node.spec.taints, node.is_ready),  # not heartbeats
+        )
         self._queue.follow(
             self._csi_nodes, self._volumes_of_node, changed_by=lambda found: {each.name for each in found.spec.drivers}
         )
@@ -398,7 +401,3 @@ class AttachDetachController(QueueController):
             for volume in self._volumes:
                 if volume.spec.claim_ref is not None:
                     self._queue.add(volume.name)
-
-
-def _relevant_state(node: Node) -> tuple[object, ...]:
-    return node.status.volumes_in_use, node.spec.taints, node.is_ready

@@ -64,8 +64,9 @@ class PersistentVolumeBinder(QueueController):
         self._claims = context.informers.of(PersistentVolumeClaim)
         self._newest_volumes = MutationCache(self._volumes, clock=context.clock)
         self._newest_claims = MutationCache(self._claims, clock=context.clock)
-        self._by_claim = Indexer(self._volumes, controller_context.claim_of_volume)
-        self._unbound = Indexer(self._volumes, lambda volume: () if volume.spec.claim_ref else (_UNBOUND,))
+        self._of_claim = Indexer(
+            self._volumes, lambda each: (each.spec.claim_ref.key if each.spec.claim_ref else _UNBOUND,)
+        )
         self._being_bound: set[str] = set()
         """Names of volumes that are being bound right now; other claims do not choose them."""
         self._classes = context.informers.of(StorageClass)
@@ -120,7 +121,7 @@ class PersistentVolumeBinder(QueueController):
         candidates = self._volumes_for(claim.key)
         if not claim.is_bound and not is_delayed:
             # The informer shows them without a `claimRef`; the plan checks again, the newest version may have one.
-            unbound = self._newest(self._unbound(_UNBOUND))
+            unbound = self._newest(self._of_claim(_UNBOUND))
             candidates += [volume for volume in unbound if volume.name not in self._being_bound]
         return binding_plan.ClaimInputs(
             volume=self._newest_volumes.get,
@@ -217,7 +218,7 @@ class PersistentVolumeBinder(QueueController):
 
     def _volumes_for(self, claim_key: Key) -> list[PersistentVolume]:
         """The volumes whose `claimRef` names the claim, sorted by name."""
-        return self._newest(self._by_claim(claim_key))
+        return self._newest(self._of_claim(claim_key))
 
     def _event(self, about: PersistentVolume | PersistentVolumeClaim, note: binding_plan.Note) -> None:
         self._deduplicated.event(about, note.type, note.reason, "Binding", note.message)

@@ -140,6 +140,10 @@ class SnapshotRecord(InPool, frozen=True, kw_only=True):
         """The least size of a volume that is made from it."""
         return self.size_bytes
 
+    @property
+    def users(self) -> frozenset[str]:
+        return frozenset()
+
 
 def volume_id_of(name: str) -> str:
     """The id of the volume of this name, always the same: a repeated request gets the same volume."""

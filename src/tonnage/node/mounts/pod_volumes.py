@@ -107,7 +107,7 @@ class PodMounter(NodePart):
     ) -> None:
         """`names_in_use` returns the volumes that must not be detached: mounted, or about to be."""
         super().__init__(context)
-        self._attachments = context.caches.attachments
+        self._attachments = context.attachments
         self._mounter = mounter
         self._limits = limits
         self._names_in_use = names_in_use

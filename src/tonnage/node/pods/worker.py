@@ -60,7 +60,7 @@ class PodWorker(NodePart):
     ) -> None:
         """`enqueue` takes a pod's uid to sync it, or a volume's key to unstage it."""
         super().__init__(context)
-        self._lookup = context.caches.lookup
+        self._lookup = context.lookup
         self._host_ip = context.settings.node_ip
         self._mounter = mounter
         self._progress: dict[str, PodProgress] = {}
