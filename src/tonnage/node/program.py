@@ -117,7 +117,7 @@ class Kubelet(NodePart):
         # Node's capacity, so the Node is registered first.
         await self.has_polled.wait()
         await self.registration.is_registered.wait()
-        self.worker.admission.restore()
+        self.worker.restore()
         await self.pod_queue.run()
 
     async def _register(self, name: str) -> float | None:

@@ -156,6 +156,7 @@ class ProvisionerPart:
         self._volumes = context.caches.volumes
         self._classes = context.caches.classes
         self._nodes = context.caches.nodes
+        self._csi_nodes = context.caches.csi_nodes
 
     async def _read_secret(self, reference: SecretReference | None) -> dict[str, str]:
         """A Secret's values for the driver; empty without a reference. Raises SecretUnavailable."""

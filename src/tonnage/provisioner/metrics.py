@@ -17,26 +17,35 @@ from tonnage.objects.core_v1 import PersistentVolumeClaim
 _WORK_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
+class Outcomes:
+    """How often one kind of work was done and failed, and how long it took."""
+
+    def __init__(self, registry: CollectorRegistry, prefix: str, verb: str, done: str, labels: tuple[str, ...]) -> None:
+        told = f"Attempts to {verb} a volume that failed."
+        self._done = Counter(f"{prefix}_total", f"Volumes {done}.", labels, registry=registry)
+        self._failed = Counter(f"{prefix}_failed_total", told, labels, registry=registry)
+        self._duration_s = Histogram(
+            f"{prefix}_duration_seconds",
+            f"How long it took to {verb} a volume; attempts that failed are left out.",
+            labels,
+            buckets=_WORK_BUCKETS_S,
+            registry=registry,
+        )
+
+    def done(self, seconds: float, *labels: str) -> None:
+        self._done.labels(*labels).inc()
+        self._duration_s.labels(*labels).observe(seconds)
+
+    def failed(self, *labels: str) -> None:
+        self._failed.labels(*labels).inc()
+
+
 class ProvisionerMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
-
-        def outcomes(prefix: str, verb: str, done: str, labels: tuple[str, ...]) -> tuple[Counter, Counter, Histogram]:
-            failed, took = f"Attempts to {verb} a volume that failed.", f"How long it took to {verb} a volume"
-            return (
-                Counter(f"{prefix}_total", f"Volumes {done}.", labels, registry=registry),
-                Counter(f"{prefix}_failed_total", failed, labels, registry=registry),
-                Histogram(
-                    f"{prefix}_duration_seconds",
-                    f"{took}; attempts that failed are left out.",
-                    labels,
-                    buckets=_WORK_BUCKETS_S,
-                    registry=registry,
-                ),
-            )
-
-        self._provision = outcomes("controller_persistentvolumeclaim_provision", "make", "made", ("class", "source"))
-        self._delete = outcomes("controller_persistentvolume_delete", "delete", "deleted", ("class",))
-        self._refused = Counter(
+        provision, delete = "controller_persistentvolumeclaim_provision", "controller_persistentvolume_delete"
+        self.provision = Outcomes(registry, provision, "make", "made", ("class", "source"))
+        self.delete = Outcomes(registry, delete, "delete", "deleted", ("class",))
+        self.refused = Counter(
             "tonnage_volumes_refused",
             "Volumes that the driver had no room for (ResourceExhausted), by class: each is a pod that was sent to a "
             "node that could not hold it, and is sent elsewhere.",
@@ -48,25 +57,9 @@ class ProvisionerMetrics:
         self.calls = sidecar_calls(registry)
         """For `CsiClient(on_call=…)`."""
 
-    def provisioned(self, claim: PersistentVolumeClaim, seconds: float) -> None:
-        self._provision[0].labels(*_of(claim)).inc()
-        self._provision[2].labels(*_of(claim)).observe(seconds)
 
-    def provision_failed(self, claim: PersistentVolumeClaim) -> None:
-        self._provision[1].labels(*_of(claim)).inc()
-
-    def refused(self, claim: PersistentVolumeClaim) -> None:
-        self._refused.labels(claim.class_name).inc()
-
-    def deleted(self, storage_class: str, seconds: float) -> None:
-        self._delete[0].labels(storage_class).inc()
-        self._delete[2].labels(storage_class).observe(seconds)
-
-    def delete_failed(self, storage_class: str) -> None:
-        self._delete[1].labels(storage_class).inc()
-
-
-def _of(claim: PersistentVolumeClaim) -> tuple[str, str]:
+def class_and_source(claim: PersistentVolumeClaim) -> tuple[str, str]:
+    """The labels of `provision`."""
     source = claim.spec.data_source
     return claim.spec.storage_class_name or "", source.kind if source is not None else ""
 

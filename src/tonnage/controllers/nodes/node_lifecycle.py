@@ -45,7 +45,6 @@ class NodeLifecycleController(QueueController):
         self._leases = context.informers.of(Lease, namespace=LEASES)
         self._pods_on_node = Indexer(context.informers.of(Pod), node_of_pod)
         self._healths: dict[str, plan.Heartbeat] = {}
-        self._registered: dict[str, str] = {}
         self._zones = plan.Zones(self._configuration.rates)
         self._to_taint: dict[str, None] = {}  # node names, in the order in which the nodes were lost
         self._some_are_lost = asyncio.Event()
@@ -104,18 +103,15 @@ class NodeLifecycleController(QueueController):
     def _register(self, nodes: Iterable[Node]) -> None:
         found = {node.name: node.uid for node in nodes}
         for name, uid in found.items():
-            if self._registered.get(name) != uid:
+            health = self._healths.get(name)
+            if health is None or health.uid != uid:
                 self._record_event(
                     name, uid, "RegisteredNode", f"Node {name} event: Registered Node {name} in Controller"
                 )
-        for name, uid in self._registered.items():
-            if name not in found:
-                self._record_event(
-                    name, uid, "RemovingNode", f"Node {name} event: Removing Node {name} from Controller"
-                )
-                self._healths.pop(name, None)
-                self._to_taint.pop(name, None)
-        self._registered = found
+        for name in self._healths.keys() - found.keys():
+            note = f"Node {name} event: Removing Node {name} from Controller"
+            self._record_event(name, self._healths.pop(name).uid, "RemovingNode", note)
+            self._to_taint.pop(name, None)
 
     async def _update_health(self, node: Node) -> Condition | None:
         """Set the Ready condition to Unknown if the grace period is over. Returns it. Raises TonnageError."""

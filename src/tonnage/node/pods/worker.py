@@ -1,9 +1,9 @@
 """The pods of one node: volumes mounted, status written, volumes unmounted when the pod goes.
 
-    bound ──► admitted (NodeAdmission) ──► creating: volumes mounted ──► running ──► deleted: unpublish, unstage, gone
-                 │                            │                             └─ of a Job: ended (`containers`)
-                 └─ OutOfcpu, NodeAffinity    └─ VolumeAttachmentLimitExceeded, VolumeNodeAffinity
-                    rejected: event, Failed, for its controller to make another
+    bound ──► admitted ──► creating: volumes mounted ──► running ──► deleted: unpublish, unstage, gone
+                 │                  │                       └─ of a Job: ended (`containers`)
+                 └─ OutOfcpu,       └─ VolumeAttachmentLimitExceeded, VolumeNodeAffinity
+                    NodeAffinity       rejected: event, Failed, for its controller to make another
 
 `sync_pod` never waits for an attachment: the pod is synced again when its VolumeAttachment changes.
 """
@@ -70,7 +70,7 @@ class PodWorker(NodePart):
         """Uids of pods that are as large as an object may be: their status is shortened."""
         self._pod_mounter = PodMounter(context, mounter, limits, self._names_in_use)
         self._enqueue = enqueue
-        self.admission = NodeAdmission(context)
+        self._admitted = kubelet_admission.AdmittedPods()
         self._preempted: set[str] = set()
         """Pods that must end for a critical pod."""
 
@@ -100,13 +100,48 @@ class PodWorker(NodePart):
         with suppress(NotFound):  # without a Node nothing can be detached
             await self._pod_mounter.report_in_use()
 
+    # -- admission: the rules are in `behaviour.nodes.kubelet_admission` ----------------------------------------------
+
+    def restore(self) -> None:
+        """Admit the pods that are here at the start and fit: first pods that ran before, then by age.
+
+        The others are rejected when synced. A pod keeps its share until it has ended or is gone.
+        """
+        active = [pod for pod in self._pods.on_node(self._node) if not pod.is_terminal]
+        node = self._node_object()
+        for pod in sorted(active, key=_order):
+            if not pod.metadata.is_terminating:
+                self._judge(pod, node)
+            elif pod.status.start_time is not None:
+                self._admitted.admit(pod)
+
+    async def _admit(self, pod: Pod) -> PodRejection | KubeletPreemption | None:
+        """None if the pod is or was admitted. Raises TonnageError."""
+        verdict = self._judge(pod, self._node_object())
+        if isinstance(verdict, PodRejection) and verdict.reason == kubelet_admission.NODE_AFFINITY:
+            with suppress(NotFound):  # the scheduler may have seen labels that our watch has not shown yet
+                verdict = self._judge(pod, await self._client.get(Node, self._node))
+        return verdict
+
+    def _judge(self, pod: Pod, node: Node) -> PodRejection | KubeletPreemption | None:
+        def is_active(uid: str) -> bool:
+            known = self._pods.pod(uid)
+            return known is not None and not known.is_terminal
+
+        return self._admitted.judge(pod, node, is_active)
+
+    def _node_object(self) -> Node:
+        """The Node, or the one that registration will create."""
+        node = self._nodes.get(self._node)
+        return node or convert(Node, new_node(self._node, self._settings, now=self._clock.now()))
+
     # -- up -----------------------------------------------------------------------------------------------------------
 
     async def _sync_active_pod(self, pod: Pod) -> float | None:
         if pod.uid in self._preempted:
             await self._preempt(pod)
             return 0.0
-        match await self.admission.decide(pod):
+        match await self._admit(pod):
             case PodRejection() as rejection:
                 await self._reject(pod, rejection)
                 return 0.0
@@ -289,7 +324,7 @@ class PodWorker(NodePart):
         progress = self._progress.pop(uid, None)
         self._reports.pop(uid, None)
         self._ages.forget(uid)
-        self.admission.admitted.release(uid)
+        self._admitted.release(uid)
         self._preempted.discard(uid)
         self._without_room.discard(uid)
         if records or (progress is not None and progress.volumes_to_mount):
@@ -319,48 +354,6 @@ class PodWorker(NodePart):
             if not pod.is_terminal and not pod.metadata.is_terminating
             for to_mount in plan_mounts(pod, self._lookup).volumes_to_mount
         )
-
-
-class NodeAdmission(NodePart):
-    """Which pods the node has admitted; the rules are in `behaviour.nodes.kubelet_admission`.
-
-    A pod keeps its share until it has ended or is gone. After a start, pods that ran before are judged first, then by
-    age.
-    """
-
-    def __init__(self, context: NodeContext) -> None:
-        super().__init__(context)
-        self.admitted = kubelet_admission.AdmittedPods()
-
-    def restore(self) -> None:
-        """Admit the pods that are here at the start and fit. The others are rejected when synced."""
-        active = [pod for pod in self._pods.on_node(self._node) if not pod.is_terminal]
-        node = self._node_object()
-        for pod in sorted(active, key=_order):
-            if not pod.metadata.is_terminating:
-                self._judge(pod, node)
-            elif pod.status.start_time is not None:
-                self.admitted.admit(pod)
-
-    async def decide(self, pod: Pod) -> PodRejection | KubeletPreemption | None:
-        """None if the pod is or was admitted. Raises TonnageError."""
-        verdict = self._judge(pod, self._node_object())
-        if isinstance(verdict, PodRejection) and verdict.reason == kubelet_admission.NODE_AFFINITY:
-            with suppress(NotFound):  # the scheduler may have seen labels that our watch has not shown yet
-                verdict = self._judge(pod, await self._client.get(Node, self._node))
-        return verdict
-
-    def _judge(self, pod: Pod, node: Node) -> PodRejection | KubeletPreemption | None:
-        def is_active(uid: str) -> bool:
-            known = self._pods.pod(uid)
-            return known is not None and not known.is_terminal
-
-        return self.admitted.judge(pod, node, is_active)
-
-    def _node_object(self) -> Node:
-        """The Node, or the one that registration will create."""
-        node = self._nodes.get(self._node)
-        return node or convert(Node, new_node(self._node, self._settings, now=self._clock.now()))
 
 
 def _order(pod: Pod) -> tuple[bool, datetime, str]:

@@ -87,7 +87,7 @@ class DeletionController(ProvisionerPart):
             told = error_text(exc)
             _log.warning("Not deleted", volume=volume.name, error=told)
             self._recorder.event(volume, "Warning", "VolumeFailedDelete", "Deleting", told)
-            self._metrics.delete_failed(volume.spec.storage_class_name)
+            self._metrics.delete.failed(volume.spec.storage_class_name)
             return self._backoff.failed(key, attempt_key)
         self._backoff.forget(key)
         return None
@@ -115,7 +115,7 @@ class DeletionController(ProvisionerPart):
         await self._driver.delete_volume(csi.DeleteVolumeRequest(volume_id=handle, secrets=secrets))
         self._emptied[volume.name] = volume.uid
         self._refresher.refresh_volume(volume)
-        self._metrics.deleted(volume.spec.storage_class_name, self._clock.monotonic() - started_at_s)
+        self._metrics.delete.done(self._clock.monotonic() - started_at_s, volume.spec.storage_class_name)
         _log.info("Deleted", volume=volume.name)
 
     async def _remove(self, volume: PersistentVolume) -> None:

@@ -18,7 +18,7 @@ from tonnage.objects.core_v1.persistent_volume import TypedObjectReference
 from tonnage.objects.decode_errors import Unreadable
 from tonnage.objects.document import Doc, dig
 from tonnage.objects.storage_v1 import CSINode, StorageClass, VolumeAttributesClass
-from tonnage.provisioner.context import InvalidClaim, ProvisionerContext, ProvisionerPart, SecretUnavailable
+from tonnage.provisioner.context import InvalidClaim, ProvisionerPart, SecretUnavailable
 from tonnage.provisioner.volumes import create_volume, topology
 from tonnage.provisioner.volumes.create_volume import NotProvisioned, ProvisioningState
 from tonnage.quantity import Quantity
@@ -154,10 +154,6 @@ def _bytes(size: Quantity | None) -> int:
 
 
 class Preparation(ProvisionerPart):
-    def __init__(self, context: ProvisionerContext) -> None:
-        super().__init__(context)
-        self._csi_nodes = context.caches.csi_nodes
-
     async def request_for(
         self, claim: PersistentVolumeClaim, storage_class: StorageClass, selected_node: str
     ) -> create_volume.Prepared:

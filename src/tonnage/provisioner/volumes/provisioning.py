@@ -23,6 +23,7 @@ from tonnage.errors import AlreadyExists, Conflict, NotFound, TonnageError
 from tonnage.objects.core_v1 import SELECTED_NODE, PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.provisioner.context import InvalidClaim, NodeDeployment, ProvisionerContext, ProvisionerPart
+from tonnage.provisioner.metrics import class_and_source
 from tonnage.provisioner.volumes import claims, create_volume
 from tonnage.provisioner.volumes.claims import Rescheduling
 from tonnage.provisioner.volumes.create_volume import NotProvisioned, Prepared, ProvisioningState, VolumeCreator
@@ -263,7 +264,7 @@ class ProvisionController(ProvisionerPart):
         self._unsaved[claim.uid] = (asked, volume)
         again_s = await self._save(asked, volume)
         if claim.uid not in self._refused:
-            self._metrics.provisioned(claim, self._clock.monotonic() - started_at_s)
+            self._metrics.provision.done(self._clock.monotonic() - started_at_s, *class_and_source(claim))
         return again_s
 
     async def _save(self, asked: Prepared, volume: PersistentVolume) -> float | None:
@@ -282,7 +283,7 @@ class ProvisionController(ProvisionerPart):
             self._recorder.event(claim, "Warning", "ProvisioningFailed", "Provisioning", told)
             if not create_volume.is_refused_for_good(exc) or not await self._discarded(asked, volume):
                 return self._backoff.failed(claim.uid, attempt_key)
-            self._metrics.provision_failed(claim)
+            self._metrics.provision.failed(*class_and_source(claim))
             attempt_key = self._attempt_key(claim, asked.storage_class)
             return self._pause_s(claim, attempt_key, at_least_s=self._options.retry_max_s)
         del self._unsaved[claim.uid]
@@ -338,9 +339,9 @@ class ProvisionController(ProvisionerPart):
         if state is not ProvisioningState.NO_CHANGE:
             # Whatever went wrong, the capacity that led here may be old.
             self._refresher.refresh(storage_class.name)
-        self._metrics.provision_failed(claim)
+        self._metrics.provision.failed(*class_and_source(claim))
         if create_volume.is_out_of_room(failure):
-            self._metrics.refused(claim)
+            self._metrics.refused.labels(claim.class_name).inc()
         told = error_text(failure)
         _log.warning("Not provisioned", claim=claim.key, node=node, outcome=state, error=told)
         await claims.write_refusal(self._client, claim, told)
