@@ -32,7 +32,7 @@ KINDS: Final[dict[str, type[CSINode] | type[CSIStorageCapacity]]] = {
 }
 
 
-def _is_published(expected: Object, storage: Storage) -> bool:
+def is_published(expected: Object, storage: Storage) -> bool:
     if isinstance(expected, CSINode):
         csi_node = storage.csi_nodes.get(expected.name)
         return csi_node is not None and all(
@@ -136,10 +136,6 @@ class NodePool:
 
     def storage_of(self, node_name: str) -> tuple[Object, ...]:
         return tuple(self._published(doc, node_name, number) for number, doc in enumerate(self.storage))
-
-    def missing_storage(self, node_name: str, storage: Storage) -> tuple[Object, ...]:
-        """The objects that a node's driver will publish and has not published yet."""
-        return tuple(each for each in self.storage_of(node_name) if not _is_published(each, storage))
 
     def _published(self, doc: Doc, node_name: str, number: int) -> Object:
         if doc["kind"] == "CSINode":

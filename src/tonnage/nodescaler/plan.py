@@ -24,7 +24,14 @@ from functools import cache
 from typing import Final
 
 from tonnage.clock import VirtualClock
-from tonnage.nodescaler.node_pool import TO_BE_DELETED, NodePool, marked_at, taint_of, without_scaler_taints
+from tonnage.nodescaler.node_pool import (
+    TO_BE_DELETED,
+    NodePool,
+    is_published,
+    marked_at,
+    taint_of,
+    without_scaler_taints,
+)
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.requirements import NOT_READY
@@ -276,7 +283,7 @@ class _Planner:
 
     def _unpublished(self, name: str) -> tuple[Object, ...]:
         """What the node's driver will publish about its storage, and has not published yet."""
-        return self.pool.missing_storage(name, self._trial.cluster.storage)
+        return tuple(each for each in self.pool.storage_of(name) if not is_published(each, self._trial.cluster.storage))
 
     # -- the nodes to come --------------------------------------------------------------------------------------------
 

@@ -170,5 +170,4 @@ class ProvisionerPart:
 
 class SecretUnavailable(TonnageError):
     def __init__(self, reference: SecretReference, why: str) -> None:
-        self.reference = reference
         super().__init__(f"error getting secret {reference.name} in namespace {reference.namespace}: {why}")

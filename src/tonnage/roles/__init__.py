@@ -84,11 +84,6 @@ def documents_of(
     return kept
 
 
-def rights_of(program: str) -> tuple[str, ...]:
-    """The rights that a program can do without, in the order of the file."""
-    return tuple(dict.fromkeys(filter(None, map(_right, documents_of(program)))))
-
-
 @cache
 def rules_of(program: str, namespace: str = OWN_NAMESPACE) -> tuple[RoleRule, ...]:
     """Every rule of a program in this namespace, in the order of the file."""

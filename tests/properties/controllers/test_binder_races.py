@@ -20,10 +20,9 @@ from tonnage.behaviour.volumes.binding_plan import (
     Bind,
     ClaimInputs,
     MarkLost,
-    Release,
     SetPhase,
     StayPending,
-    Unbind,
+    VolumeAction,
     claim_step,
     volume_step,
 )
@@ -112,9 +111,9 @@ class View:
         match volume_step(found, there):
             case SetPhase(phase):
                 self.server.patch(name, patches.volume_phase(found, phase))
-            case Release():
+            case VolumeAction.RELEASE:
                 self.server.patch(name, patches.volume_phase(found, "Released"))
-            case Unbind():
+            case VolumeAction.UNBIND:
                 self.server.patch(name, patches.volume_unbound(found))
         yield
 

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Final, Literal
 
 from tonnage.errors import TonnageError
@@ -197,18 +198,12 @@ class SetPhase:
     note: Note | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class VolumeAction(Enum):
+    RELEASE = "release"
     """The claim is gone: set the phase to Released, and follow the reclaim policy."""
-
-
-@dataclass(frozen=True, slots=True)
-class Unbind:
+    UNBIND = "unbind"
     """Undo a binding that lost: the claim got another volume."""
-
-
-@dataclass(frozen=True, slots=True)
-class QueueClaim:
+    QUEUE_CLAIM = "queue claim"
     """The claim's side of the binding is missing; the claim's own step completes it."""
 
 
@@ -220,7 +215,7 @@ class RecordEvents:
     of_claim: Note
 
 
-VolumeStep = SetPhase | Release | Unbind | QueueClaim | RecordEvents
+VolumeStep = SetPhase | VolumeAction | RecordEvents
 
 
 def volume_step(volume: PersistentVolume, claim: PersistentVolumeClaim | None) -> VolumeStep:
@@ -232,10 +227,10 @@ def volume_step(volume: PersistentVolume, claim: PersistentVolumeClaim | None) -
     if owner is None or not owner.uid:
         return SetPhase(AVAILABLE)
     if claim is None:
-        return Release()
+        return VolumeAction.RELEASE
     if not claim.spec.volume_name:
         if claim.spec.volume_mode == volume.spec.volume_mode:
-            return QueueClaim()
+            return VolumeAction.QUEUE_CLAIM
         mode = "due to incompatible volumeMode."
         of_volume = f'Cannot bind PersistentVolume to requested PersistentVolumeClaim "{claim.name}" {mode}'
         of_claim = f'Cannot bind PersistentVolume "{volume.name}" to requested PersistentVolumeClaim {mode}'
@@ -244,8 +239,8 @@ def volume_step(volume: PersistentVolume, claim: PersistentVolumeClaim | None) -
         return SetPhase(BOUND)
     is_made_for_it = core_v1.PROVISIONED_BY in volume.metadata.annotations
     if is_made_for_it and volume.spec.persistent_volume_reclaim_policy == "Delete":
-        return Release()
-    return Unbind()
+        return VolumeAction.RELEASE
+    return VolumeAction.UNBIND
 
 
 def reclaim_step(volume: PersistentVolume) -> SetPhase | None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -161,25 +161,16 @@ class Create:
 
 
 @dataclass(frozen=True, slots=True)
-class DeletePod:
-    """Delete a pod: it has ended, is scaled away, or has an old revision."""
+class PodStep:
+    """A step for a pod that is there."""
 
+    verb: Literal["delete", "create claims", "update"]
+    """Delete it: it has ended, is scaled away, or has an old revision. Create its missing claims. Update its identity
+    labels, and its claims' owners."""
     pod: Pod
 
 
-@dataclass(frozen=True, slots=True)
-class CreateClaims:
-    pod: Pod
-
-
-@dataclass(frozen=True, slots=True)
-class UpdatePod:
-    """Give a pod its identity labels, and its claims their owners."""
-
-    pod: Pod
-
-
-Step = Create | DeletePod | CreateClaims | UpdatePod
+Step = Create | PodStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +203,7 @@ def plan(owner: StatefulSet, pods: Iterable[Pod], observed: ObservedState) -> li
         is_done = _process_replica(owner, ordinal, by_ordinal.get(ordinal), observed, steps)
         if not is_done and is_ordered:
             return steps
-    steps += [UpdatePod(pod) for pod in condemned if observed.has_mismatched_claims(owner, pod)]
+    steps += [PodStep("update", pod) for pod in condemned if observed.has_mismatched_claims(owner, pod)]
     # With OrderedReady every wanted pod is available here, so the first unavailable one is condemned.
     unwell = (pod for pod in reversed(condemned) if _is_unavailable(owner, pod, observed.now))
     first_unwell = next(unwell, None)
@@ -224,7 +215,7 @@ def plan(owner: StatefulSet, pods: Iterable[Pod], observed: ObservedState) -> li
         is_well = _is_running_and_ready(pod) and is_available(pod, owner.spec.min_ready_seconds, observed.now)
         if is_ordered and not is_well and pod is not first_unwell:
             return steps
-        steps.append(DeletePod(pod))
+        steps.append(PodStep("delete", pod))
         if is_ordered:
             return steps
     return _update(owner, by_ordinal, observed, steps)
@@ -249,15 +240,15 @@ def _process_replica(
         return False
     if pod.is_terminal:
         if not pod.metadata.is_terminating:
-            steps.append(DeletePod(pod))
+            steps.append(PodStep("delete", pod))
         return False
     if pod.status.phase == "Pending":
-        steps.append(CreateClaims(pod))
+        steps.append(PodStep("create claims", pod))
     is_ordered = owner.spec.pod_management_policy != "Parallel"
     if is_ordered and (_is_unavailable(owner, pod, observed.now) or not _is_running_and_ready(pod)):
         return False
     if not has_identity(pod) or observed.has_mismatched_claims(owner, pod):
-        steps.append(UpdatePod(pod))
+        steps.append(PodStep("update", pod))
     return True
 
 
@@ -282,9 +273,9 @@ def _update(
         if pod is None:
             break  # just created: wait for it
         if revision_of(pod) != observed.update_revision and not pod.metadata.is_terminating:
-            if DeletePod(pod) in steps:
+            if PodStep("delete", pod) in steps:
                 break  # it has ended and goes anyway
-            return [*steps, DeletePod(pod)]
+            return [*steps, PodStep("delete", pod)]
         if _is_unavailable(owner, pod, observed.now):
             break
     return steps

@@ -161,16 +161,16 @@ class PersistentVolumeBinder(QueueController):
         match binding_plan.volume_step(volume, claim):
             case binding_plan.SetPhase(phase, note):
                 await self._set_phase(volume, phase, note)
-            case binding_plan.QueueClaim():
+            case binding_plan.VolumeAction.QUEUE_CLAIM:
                 if claim is not None:
                     self._queue.add(claim.key)
             case binding_plan.RecordEvents(of_volume, of_claim):
                 self._event(volume, of_volume)
                 if claim is not None:
                     self._event(claim, of_claim)
-            case binding_plan.Unbind():
+            case binding_plan.VolumeAction.UNBIND:
                 await self._unbind(volume)
-            case binding_plan.Release():
+            case binding_plan.VolumeAction.RELEASE:
                 await self._release(volume)
         return None
 

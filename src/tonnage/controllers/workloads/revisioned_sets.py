@@ -160,12 +160,12 @@ class StatefulSetController(WorkloadController[StatefulSet, Pod]):
                 match step:
                     case stateful_set_plan.Create(ordinal, revision):
                         await self._create(owner, by_revision[revision], ordinal, revision)
-                    case stateful_set_plan.DeletePod(pod):
+                    case stateful_set_plan.PodStep("delete", pod):
                         await self._delete(owner, pod)
-                    case stateful_set_plan.CreateClaims(pod):
+                    case stateful_set_plan.PodStep("create claims", pod):
                         await self._create_claims(owner, ordinal_of(pod.name))
                         await self._update_claims(owner, pod)
-                    case stateful_set_plan.UpdatePod(pod):
+                    case stateful_set_plan.PodStep("update", pod):
                         await self._update(owner, pod)
         except TonnageError as exc:
             return exc

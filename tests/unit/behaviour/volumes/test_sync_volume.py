@@ -8,11 +8,9 @@ import pytest
 
 from tonnage.behaviour.volumes.binding_plan import (
     Note,
-    QueueClaim,
     RecordEvents,
-    Release,
     SetPhase,
-    Unbind,
+    VolumeAction,
     VolumeStep,
     reclaim_step,
     volume_step,
@@ -29,24 +27,31 @@ OURS = {"claim": "default/c"}
 BLOCK = {"volumeMode": "Block"}
 MADE = {"annotations": {PROVISIONED_BY: "csi.example"}}
 
+RELEASE, UNBIND, QUEUE_CLAIM = VolumeAction
+
 TABLE: list[tuple[str, PersistentVolume, PersistentVolumeClaim | None, VolumeStep]] = [
     ("4-1 - pending volume", pv(phase="Pending"), None, SetPhase("Available")),
     ("4-2 - pending prebound volume", pv(claim_uid="", **OURS), None, SetPhase("Available")),
-    ("4-3 - bound volume with missing claim", pv(**OURS), None, Release()),
-    ("4-5 - volume bound by controller to unbound claim", pv(**OURS), claim("c"), QueueClaim()),
+    ("4-3 - bound volume with missing claim", pv(**OURS), None, RELEASE),
+    ("4-5 - volume bound by controller to unbound claim", pv(**OURS), claim("c"), QUEUE_CLAIM),
     ("4-6 - volume bound by to bound claim", pv(phase="Available", **OURS), claim("c", volume="v"), SetPhase("Bound")),
-    ("4-7 - volume bound by controller to claim bound somewhere else", pv(**OURS), claim("c", volume="x"), Unbind()),
+    (
+        "4-7 - volume bound by controller to claim bound somewhere else",
+        pv(**OURS),
+        claim("c", volume="x"),
+        UNBIND,
+    ),
     (
         "provisioned for a claim that got another volume, policy Delete",
         pv(metadata=MADE, spec={"persistentVolumeReclaimPolicy": "Delete"}, **OURS),
         claim("c", volume="x"),
-        Release(),
+        RELEASE,
     ),
     (
         "provisioned for a claim that got another volume, policy Retain",
         pv(metadata=MADE, spec={"persistentVolumeReclaimPolicy": "Retain"}, **OURS),
         claim("c", volume="x"),
-        Unbind(),
+        UNBIND,
     ),
     (
         "14-13 - output warning when pv is prebound to pvc with different volumeModes",
@@ -65,7 +70,12 @@ TABLE: list[tuple[str, PersistentVolume, PersistentVolumeClaim | None, VolumeSte
             ),
         ),
     ),
-    ("14-14 - wait for synClaim without warning", pv(spec=BLOCK, **OURS), claim("c", spec=BLOCK), QueueClaim()),
+    (
+        "14-14 - wait for synClaim without warning",
+        pv(spec=BLOCK, **OURS),
+        claim("c", spec=BLOCK),
+        QUEUE_CLAIM,
+    ),
 ]
 
 

@@ -10,11 +10,8 @@ from msgspec.structs import replace
 from support.workload_builders import NOW, ago, member, stateful_set
 from tonnage.behaviour.workloads.stateful_set_plan import (
     Create,
-    CreateClaims,
-    DeletePod,
     ObservedState,
     Step,
-    UpdatePod,
     plan,
     status_of,
 )
@@ -24,15 +21,12 @@ from tonnage.testing.storage_builders import claim
 
 
 def word(step: Step) -> str:
-    match step:
-        case Create(ordinal, revision):
-            return f"+{ordinal}@{revision}"
-        case DeletePod(pod):
-            return f"-{pod.name.rpartition('-')[2]}"
-        case CreateClaims(pod):
-            return f"claims {pod.name.rpartition('-')[2]}"
-        case UpdatePod(pod):
-            return f"conform {pod.name.rpartition('-')[2]}"
+    if isinstance(step, Create):
+        return f"+{step.ordinal}@{step.revision}"
+    number = step.pod.name.rpartition("-")[2]
+    return (
+        f"-{number}" if step.verb == "delete" else f"{'claims' if step.verb == 'create claims' else 'conform'} {number}"
+    )
 
 
 def steps(owner: StatefulSet, *pods: Pod, current: str = "db-1", update: str = "db-1", **more: Any) -> list[str]:
