@@ -16,6 +16,7 @@ from tonnage.client.reconciler import Reconcile, Reconciler
 from tonnage.client.recorder import EventType, Recorder
 from tonnage.clock import Clock
 from tonnage.csi.client import CsiClient
+from tonnage.errors import ApiError, TonnageError
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import PersistentVolume, Pod
 from tonnage.objects.meta import Object
@@ -156,3 +157,8 @@ def volume_of_attachment(attachment: VolumeAttachment) -> tuple[str, ...]:
 
 def node_of_attachment(attachment: VolumeAttachment) -> tuple[str, ...]:
     return (attachment.spec.node_name,)
+
+
+def is_namespace_terminating(failure: TonnageError) -> bool:
+    """True if the namespace is terminating: nothing can be, or has to be, created in it."""
+    return isinstance(failure, ApiError) and any(cause.reason == "NamespaceTerminating" for cause in failure.causes)

@@ -29,8 +29,12 @@ from tonnage.client.discovered_kinds import (
 )
 from tonnage.client.recorder import truncated
 from tonnage.clock import StampAges, parse_rfc3339, rfc3339
-from tonnage.controllers.controller_context import ControllerContext, QueueController, namespace_of
-from tonnage.controllers.workloads.workload_controller import is_namespace_terminating
+from tonnage.controllers.controller_context import (
+    ControllerContext,
+    QueueController,
+    is_namespace_terminating,
+    namespace_of,
+)
 from tonnage.documents.kinds.resource_quota import is_counted, is_same_status, names_for, recounted
 from tonnage.objects.codec import resource_of, to_doc
 from tonnage.objects.core_v1 import ConfigMap, Namespace, PersistentVolumeClaim, Pod, ResourceQuota, ServiceAccount

@@ -35,7 +35,7 @@ from tonnage.behaviour.workloads.replica_set_plan import missing_replicas, pods_
 from tonnage.behaviour.workloads.templates import pod_from_template
 from tonnage.client.cache import Cache, Indexer
 from tonnage.client.recorder import truncated
-from tonnage.controllers.controller_context import ControllerContext
+from tonnage.controllers.controller_context import ControllerContext, is_namespace_terminating
 from tonnage.controllers.workloads import workload_controller
 from tonnage.controllers.workloads.workload_controller import PodControl, WorkloadController
 from tonnage.errors import AlreadyExists, ApiError, TonnageError
@@ -251,7 +251,7 @@ class DeploymentController(WorkloadController[Deployment, ReplicaSet]):
         except TonnageError as exc:
             if workload_controller.is_in_doubt(exc):
                 self._expectations.mark_in_doubt(deployment.key, self._sets, f"{deployment.namespace}/{name}")
-            if workload_controller.is_namespace_terminating(exc):
+            if is_namespace_terminating(exc):
                 return
             if isinstance(exc, ApiError):
                 note = f'Failed to create new replica set "{name}": {exc.message}'

@@ -27,7 +27,7 @@ from tonnage.behaviour.workloads.pod_states import earliest
 from tonnage.client.cache import remove_finalizer
 from tonnage.client.recorder import reference_to
 from tonnage.clock import StampAges
-from tonnage.controllers.controller_context import ControllerContext, QueueController
+from tonnage.controllers.controller_context import ControllerContext, QueueController, is_namespace_terminating
 from tonnage.controllers.workloads import workload_controller
 from tonnage.controllers.workloads.workload_controller import PodControl, WorkloadController
 from tonnage.errors import AlreadyExists, Conflict, NotFound, RequestEntityTooLarge, TonnageError
@@ -407,7 +407,7 @@ class CronJobController(QueueController):
             if controller is None or controller.uid != cron_job.uid or made.is_finished:
                 return msgspec.structs.replace(status, last_schedule_time=at)
         except TonnageError as exc:
-            if workload_controller.is_namespace_terminating(exc):
+            if is_namespace_terminating(exc):
                 return status
             self._warn(cron_job, "FailedCreate", f"Error creating job: {exc.message}")
             raise

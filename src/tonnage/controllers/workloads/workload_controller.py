@@ -27,7 +27,12 @@ from tonnage.client.cache import Cache, Indexer
 from tonnage.client.errors import Disconnected
 from tonnage.client.http import Client, PatchType
 from tonnage.clock import Clock, StampAges
-from tonnage.controllers.controller_context import ControllerContext, QueueController, namespace_of
+from tonnage.controllers.controller_context import (
+    ControllerContext,
+    QueueController,
+    is_namespace_terminating,
+    namespace_of,
+)
 from tonnage.errors import AlreadyExists, ApiError, Conflict, Invalid, NotFound, RequestEntityTooLarge, TonnageError
 from tonnage.objects import codec
 from tonnage.objects.apps_v1 import DaemonSet, Deployment, ReplicaSet, StatefulSet
@@ -376,11 +381,6 @@ async def slow_start(count: int, act: Callable[[int], Awaitable[TonnageError | N
 
 def first_failure(outcomes: Sequence[TonnageError | None]) -> TonnageError | None:
     return next((outcome for outcome in outcomes if outcome is not None), None)
-
-
-def is_namespace_terminating(failure: TonnageError) -> bool:
-    """True if the namespace is terminating: nothing can be, or has to be, created in it."""
-    return isinstance(failure, ApiError) and any(cause.reason == "NamespaceTerminating" for cause in failure.causes)
 
 
 async def write_status(
