@@ -16,7 +16,7 @@ from examples_tried import tries
 from tonnage.behaviour.volumes.attach_detach_plan import plan
 from tonnage.clock import parse_rfc3339
 from tonnage.objects.core_v1 import Node, PersistentVolume
-from tonnage.objects.core_v1.pod import NodeCondition
+from tonnage.objects.meta import Condition
 from tonnage.objects.storage_v1 import VolumeAttachment, attachment_name, unique_volume_name
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import DRIVER, attachment, csi_node, volume
@@ -42,7 +42,7 @@ class RacingAttachments:
         if name in self.gone:
             return None
         found, in_use = node(name), (self.name,) if name in self.mounted else ()
-        conditions = (NodeCondition(type="Ready", status="False" if name in self.lost else "True"),)
+        conditions = (Condition(type="Ready", status="False" if name in self.lost else "True"),)
         return replace(found, status=replace(found.status, conditions=conditions, volumes_in_use=in_use))
 
     def control(self, unwanted_s: float) -> None:

@@ -16,7 +16,7 @@ from tonnage.behaviour.volumes.attach_detach_plan import (
 from tonnage.clock import parse_rfc3339
 from tonnage.controllers.volumes.attach_detach import attached_note, failed_note, multi_attach_note
 from tonnage.objects.core_v1 import Node, PersistentVolume
-from tonnage.objects.core_v1.pod import NodeCondition
+from tonnage.objects.meta import Condition
 from tonnage.objects.storage_v1 import VolumeAttachment, attachment_name, unique_volume_name
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import DRIVER, csi_node, driver, volume
@@ -28,7 +28,7 @@ NAME = unique_volume_name(DRIVER, "h")
 
 def state(*, is_ready: bool = False, in_use: tuple[str, ...] = (), **options: Any) -> Node:
     found = node("n", **options)
-    conditions = (NodeCondition(type="Ready", status="True"),) if is_ready else ()
+    conditions = (Condition(type="Ready", status="True"),) if is_ready else ()
     return replace(found, status=replace(found.status, conditions=conditions, volumes_in_use=in_use))
 
 
