@@ -207,12 +207,14 @@ class _Planner:
         waiting = [pod for pod in pods if not pod.spec.node_name and not pod.metadata.is_terminating]
         if any(self.is_ours(pod) or self._waits_for_pool_node(pod) or self._may_be_proposed(pod) for pod in waiting):
             self._place(waiting)
+        missing = self.pool.min_nodes - len(self.members) - len(self._opened)
+        spare = self._names_to_give()[: max(missing, 0)] if not self.is_backing_off else []
         # A server may not clear the nomination of a bound pod; we clear what we wrote.
         bound = (pod for pod in pods if pod.spec.node_name and pod.status.nominated_node_name)
         return ScalePlan(
             proposals=self.proposals,
             withdrawals=(*(pod.key for pod in bound if pod.uid in self.ours), *self.withdrawals),
-            wanted=self.wanted_nodes(),
+            wanted=tuple(name for name in self.pool.names if name in self._opened or name in spare),
             in_use=nodes_used_by(pods, self.claims) | self.placed_on,
             members=self.members,
             remaining_unschedulable=self.remaining_unschedulable,
@@ -363,12 +365,6 @@ class _Planner:
         return sorted(
             (name for name in self.pool.names if name not in taken), key=self._names_with_old_pods.__contains__
         )
-
-    def wanted_nodes(self) -> tuple[str, ...]:
-        """The nodes for planned pods, and more up to the pool's minimum."""
-        missing = self.pool.min_nodes - len(self.members) - len(self._opened)
-        spare = self._names_to_give()[: max(missing, 0)] if not self.is_backing_off else []
-        return tuple(name for name in self.pool.names if name in self._opened or name in spare)
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,11 @@ _LOOK_EVERY_S = 0.1
 
 async def wait_for_driver(driver: CsiClient, *, with_node: bool, clock: Clock, rng: random.Random) -> DriverInfo:
     """Ask until the driver answers and is ready; it may start after us."""
-    await _wait_for_socket(driver.address, clock)
+    path = socket_path(driver.address)
+    if path is not None and not path.exists():
+        _log.info("Waiting for the driver's socket", address=driver.address)
+        while not path.exists():  # a look costs nothing, a refused connection costs a pause
+            await clock.sleep(_LOOK_EVERY_S)
     backoff = Backoff(clock=clock, rng=rng, first_s=0.1, max_s=5.0)
     while True:
         try:
@@ -61,15 +65,6 @@ async def wait_for_driver(driver: CsiClient, *, with_node: bool, clock: Clock, r
         except CsiError as exc:
             _log.warning("The driver cannot be asked", address=driver.address, error=exc.message)
         await clock.sleep(backoff.next_s())
-
-
-async def _wait_for_socket(address: str, clock: Clock) -> None:
-    """Return when the socket exists: a look costs nothing, a refused connection costs a pause."""
-    path = socket_path(address)
-    if path is not None and not path.exists():
-        _log.info("Waiting for the driver's socket", address=address)
-        while not path.exists():
-            await clock.sleep(_LOOK_EVERY_S)
 
 
 async def _ask(driver: CsiClient, with_node: bool) -> DriverInfo:

@@ -330,19 +330,15 @@ def claim_bound(claim: PersistentVolumeClaim, volume: PersistentVolume) -> Doc |
         annotations[core_v1.BIND_COMPLETED] = "yes"
     if annotations:
         patch["metadata"]["annotations"] = annotations
-        before = claim.metadata.finalizers
-        finalizers = [each for each in before if each != core_v1.VOLUME_PROTECTION or not _is_made_for(volume, claim)]
+        before, owner = claim.metadata.finalizers, volume.spec.claim_ref
+        is_ours = owner is not None and owner.uid == claim.uid
+        is_made_for_it = is_ours and core_v1.PROVISIONED_BY in volume.metadata.annotations
+        finalizers = [each for each in before if each != core_v1.VOLUME_PROTECTION or not is_made_for_it]
         if core_v1.PVC_PROTECTION not in finalizers and not claim.metadata.is_terminating:
             finalizers.append(core_v1.PVC_PROTECTION)
         if finalizers != list(before):
             patch["metadata"]["finalizers"] = finalizers
     return _if_more(patch)
-
-
-def _is_made_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """True if a provisioner created the volume for this claim."""
-    owner = volume.spec.claim_ref
-    return owner is not None and owner.uid == claim.uid and core_v1.PROVISIONED_BY in volume.metadata.annotations
 
 
 def claim_class(claim: PersistentVolumeClaim, name: str) -> Doc:

@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import Final
 
 from tonnage import logs
-from tonnage.client.cache import Cache, Indexer, MutationCache, add_finalizer, remove_finalizer
+from tonnage.client.cache import Indexer, MutationCache, add_finalizer, remove_finalizer
 from tonnage.client.recorder import truncated
 from tonnage.clock import Backoff, rfc3339
 from tonnage.controllers import controller_context
@@ -135,30 +135,6 @@ async def published_nodes(driver: CsiClient) -> dict[str, set[str]]:
         tokens.add(token)
     told = f"the list does not end: page {len(tokens)} leads to another, or to one that was read already"
     raise CsiError("/csi.v1.Controller/ListVolumes", Code.DATA_LOSS, told, address=driver.address)
-
-
-def mismatched_attachments(
-    driver: str,
-    attachments: Iterable[VolumeAttachment],
-    volumes: Cache[PersistentVolume],
-    csi_nodes: Cache[CSINode],
-    found: Mapping[str, Collection[str]],
-) -> list[VolumeAttachment]:
-    """The driver's attachments whose status differs from what the driver reports."""
-    differ = []
-    for attachment in attachments:
-        volume = volumes.get(attachment.spec.source.persistent_volume_name)
-        if attachment.spec.attacher != driver or volume is None or volume.spec.csi is None:
-            continue
-        name = attachment.spec.node_name
-        try:
-            node = node_id(driver, name, csi_nodes.get(name), attachment)
-        except CannotAttach:
-            continue
-        is_there = node in found.get(volume.spec.csi.volume_handle, ())
-        if is_there != attachment.status.attached:
-            differ.append(attachment)
-    return differ
 
 
 class Attacher(QueueController):
@@ -405,12 +381,23 @@ class Attacher(QueueController):
             except CsiError as exc:
                 _log.warning("Volumes could not be listed", error=exc.message)
                 continue
-            for attachment in mismatched_attachments(
-                self._driver_info.name, self._attachments, self._volumes, self._csi_nodes, found
-            ):
-                _log.warning("The driver sees it otherwise", attachment=attachment.key, node=attachment.spec.node_name)
-                self._force_sync.add(attachment.key)
-                self._queue.add(attachment.key)
+            for attachment in self._attachments:
+                if self._is_mismatched(attachment, found):
+                    node = attachment.spec.node_name
+                    _log.warning("The driver sees it otherwise", attachment=attachment.key, node=node)
+                    self._force_sync.add(attachment.key)
+                    self._queue.add(attachment.key)
+
+    def _is_mismatched(self, attachment: VolumeAttachment, found: Mapping[str, Collection[str]]) -> bool:
+        """True if its status differs from what the driver reports."""
+        volume = self._volumes.get(attachment.spec.source.persistent_volume_name)
+        if attachment.spec.attacher != self._driver_info.name or volume is None or volume.spec.csi is None:
+            return False
+        try:
+            node = self._node_id(attachment.spec.node_name, attachment)
+        except CannotAttach:
+            return False
+        return (node in found.get(volume.spec.csi.volume_handle, ())) != attachment.status.attached
 
     def _attachment_added(self, attachment: VolumeAttachment) -> None:
         self._announced_at_s.pop((attachment.spec.source.persistent_volume_name, attachment.spec.node_name), None)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tonnage import logs
-from tonnage.client.cache import Cache, remove_finalizer
+from tonnage.client.cache import remove_finalizer
 from tonnage.client.http import Client
 from tonnage.errors import Conflict, Forbidden, NotFound, TonnageError
 from tonnage.objects import core_v1
@@ -61,18 +61,6 @@ def is_protected(claim: PersistentVolumeClaim) -> bool:
     return FINALIZER in claim.metadata.finalizers
 
 
-def is_being_cloned(source: PersistentVolumeClaim, others: Cache[PersistentVolumeClaim]) -> bool:
-    """True if a Pending claim of the same namespace is a clone of this one."""
-    return any(
-        claim.spec.data_source is not None
-        and claim.spec.data_source.kind == CLAIM
-        and claim.spec.data_source.name == source.name
-        and claim.status.phase == "Pending"
-        for claim in others
-        if claim.namespace == source.namespace
-    )
-
-
 class CloningProtectionController:
     """Removes the cloning finalizer from claims that are being deleted."""
 
@@ -93,7 +81,8 @@ class CloningProtectionController:
         if claim is None or not claim.metadata.is_terminating:
             return None
         patch = remove_finalizer(claim, CLONE_FINALIZER)
-        if patch is None or is_being_cloned(claim, self._claims):
+        others = (other for other in self._claims if other is not claim and other.status.phase == "Pending")
+        if patch is None or any(key in self._keys_of(other) for other in others):
             return None  # the clone's next change queues this claim again
         await self._client.patch(PersistentVolumeClaim, key, patch)
         return None

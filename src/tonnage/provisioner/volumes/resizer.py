@@ -26,6 +26,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from tonnage import logs
+from tonnage.client.cache import MutationCache
 from tonnage.clock import rfc3339
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import Code, CsiError, error_text, is_in_doubt
@@ -187,18 +188,19 @@ def _merged(claim: PersistentVolumeClaim, new: Iterable[Doc], *, keeps_old: bool
 
 
 class BoundClaimController(ProvisionerPart):
-    """Base for changes of bound claims' volumes: which are ours, which versions are outdated, what was refused."""
+    """Base for changes of bound claims' volumes: which are ours, what was refused."""
 
     def __init__(self, context: ProvisionerContext) -> None:
         super().__init__(context)
         self._backoff = context.new_backoff()
         self._refused: set[Key] = set()
-        self._outdated: dict[Key, set[str]] = {}  # versions that we have overwritten; caches lag behind
+        self._newest = MutationCache(self._claims, clock=context.clock)
+        self._newest_volumes = MutationCache(self._volumes, clock=context.clock)
 
     def _find(self, key: Key) -> tuple[PersistentVolumeClaim, PersistentVolume] | None:
-        """A claim and its volume; None if they are not ours, or a newer version is on its way."""
-        claim = self._claims.get(key)
-        volume = self._volumes.get(claim.spec.volume_name) if claim is not None else None
+        """A claim and its volume, as we wrote them if caches lag behind; None if they are not ours."""
+        claim = self._newest.get(key)
+        volume = self._newest_volumes.get(claim.spec.volume_name) if claim is not None else None
         source = volume.spec.csi if volume is not None else None
         is_ours = source is not None and source.driver == self._driver_info.name
         if (
@@ -210,9 +212,6 @@ class BoundClaimController(ProvisionerPart):
         ):
             self._forget(key)
             return None
-        if claim.metadata.resource_version in self._outdated.get(key, ()):
-            return None
-        self._outdated.pop(key, None)
         return claim, volume
 
     def _pause_after(self, key: Key, attempt: Hashable, failure: TonnageError) -> float:
@@ -225,22 +224,21 @@ class BoundClaimController(ProvisionerPart):
             self._refused.discard(key)
         return self._backoff.failed(key, attempt, at_least_s=at_least_s)
 
-    def _succeeded(self, key: Key) -> None:
+    def _forget(self, key: Key) -> None:
+        """There is nothing left to try."""
         self._backoff.forget(key)
         self._refused.discard(key)
-
-    def _forget(self, key: Key) -> None:
-        self._succeeded(key)
-        self._outdated.pop(key, None)
 
     async def _write(self, claim: PersistentVolumeClaim, patch: Doc) -> PersistentVolumeClaim:
         """Write a step of the status; returns the new claim. Raises Conflict if it has changed since."""
         if not patch:
             return claim
-        written = await self._client.patch(PersistentVolumeClaim, claim.key, patch, subresource="status")
-        if written.metadata.resource_version != claim.metadata.resource_version:
-            self._outdated.setdefault(claim.key, set()).add(claim.metadata.resource_version)
-        return written
+        return self._newest.store(
+            await self._client.patch(PersistentVolumeClaim, claim.key, patch, subresource="status")
+        )
+
+    async def _patch_volume(self, volume: PersistentVolume, patch: Doc) -> PersistentVolume:
+        return self._newest_volumes.store(await self._client.patch(PersistentVolume, volume.name, patch))
 
 
 class ExpansionController(BoundClaimController):
@@ -260,7 +258,7 @@ class ExpansionController(BoundClaimController):
         if is_node_done(claim, volume):
             version = volume.metadata.resource_version
             metadata = {"resourceVersion": version, "annotations": {PRE_RESIZE_CAPACITY: None}}
-            await self._client.patch(PersistentVolume, volume.name, {"metadata": metadata})
+            volume = await self._patch_volume(volume, {"metadata": metadata})
         by_controller, was_refused = self._driver_info.controller.expand_volume, key in self._refused
         size = size_to_reach(claim, volume, by_controller=by_controller, was_refused=was_refused)
         # The class must allow it. Admission checks that where it is on; an expansion that has begun continues.
@@ -280,9 +278,9 @@ class ExpansionController(BoundClaimController):
             size, by_node = await self._ask(volume, size)
         except (CsiError, SecretUnavailable, InvalidClaim) as exc:
             return await self._failed(claim, volume, size, exc)
-        self._succeeded(claim.key)
+        self._forget(claim.key)
         before = claim.status.capacity.get("storage")
-        volume = await self._client.patch(PersistentVolume, volume.name, grown(volume, size, before, by_node=by_node))
+        volume = await self._patch_volume(volume, grown(volume, size, before, by_node=by_node))
         self._refresher.refresh_volume(volume)
         if by_node:
             await self._write(claim, left_to_node(claim, self._clock.now()))
@@ -407,8 +405,8 @@ class ModificationController(BoundClaimController):
             await self._ask(volume, wanted)
         except (CsiError, SecretUnavailable) as exc:
             return await self._failed(claim, volume, target, exc)
-        self._succeeded(claim.key)
-        await self._client.patch(PersistentVolume, volume.name, {"spec": {"volumeAttributesClassName": target}})
+        self._forget(claim.key)
+        await self._patch_volume(volume, {"spec": {"volumeAttributesClassName": target}})
         await self._write(claim, done(claim, target))
         told = f"external resizer modified volume {claim.name} with vac {target} successfully"
         self._recorder.event(claim, "Normal", "VolumeModifySuccessful", "Modifying", told)

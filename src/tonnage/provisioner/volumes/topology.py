@@ -53,7 +53,12 @@ def requirement(
         keys = _keys_of_selected(driver, selected_node, csi_nodes)
         selected = _term_of_selected(selected_node, keys, nodes)
         if strict:
-            _check_allowed(selected_node, selected, allowed)
+            terms = flattened(allowed)
+            if allowed and not any(set(term) <= set(selected) for term in terms):
+                raise NoTopology(
+                    f"selected node '\"{selected_node}\"' topology '{_told(selected)}' is not in allowed topologies: "
+                    f"{_all_told(terms)}"
+                )
             requisite = [selected]
     if not requisite and allowed:
         requisite = flattened(allowed)
@@ -151,14 +156,6 @@ def _term_of_selected(name: str, keys: tuple[str, ...], nodes: Cache[Node]) -> T
             f"topology labels from selected node {labels} does not match topology keys from CSINode {wanted}"
         )
     return term
-
-
-def _check_allowed(node: str, selected: Term, allowed: tuple[TopologySelectorTerm, ...]) -> None:
-    terms = flattened(allowed)
-    if allowed and not any(set(term) <= set(selected) for term in terms):
-        raise NoTopology(
-            f"selected node '\"{node}\"' topology '{_told(selected)}' is not in allowed topologies: {_all_told(terms)}"
-        )
 
 
 def _any_keys(driver: str, csi_nodes: Cache[CSINode], rng: random.Random) -> tuple[str, ...]:
