@@ -237,6 +237,7 @@ async def test_stale_figures_of_one_class_are_one_trouble():
     assert (found.kind, found.count, found.object) == ("figures-stale", 2, "StorageClass fast")
     assert found.headline == "Figures of class fast on a, b may be wrong"
     assert "nobody updates these figures any more" in found.meaning
+    assert found.meaning.endswith(". Figures of 1 more object may be wrong too.")
 
 
 @pytest.mark.parametrize(("free_gi", "is_told"), [(10, False), (9, True)])

@@ -113,7 +113,7 @@ def capacity_troubles(sight: Sight, totals: Mapping[str, ClassTotals]) -> Iterat
         key, row = found[0]
         nodes = sorted({node for _, each in found for node in each.nodes})
         where = f" on {named(nodes, most=3, examples=2)}" if nodes else ""
-        more = f" {count_text(len(found) - 1, 'more object')} like it." if len(found) > 1 else ""
+        more = f" Figures of {count_text(len(found) - 1, 'more object')} may be wrong too." if len(found) > 1 else ""
         meaning = f"{capital(row.stale)}{more}"
         command = describe("CSIStorageCapacity", key) if not more else "kubectl get csistoragecapacities -A"
         since = min((at for _, each in found if (at := each.told_at) is not None), default=None)
