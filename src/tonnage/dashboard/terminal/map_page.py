@@ -280,11 +280,11 @@ def node_lines(collections: Collections, name: str, *, now: datetime, width: int
 def _show_capacity(key: str, collections: Collections, now: datetime, page: PageOfLines) -> None:
     capacities = collections.of(CapacityRow)
     capacity = capacities[key]
-    pools = ", ".join(bytes_text(pool) for pool in capacity.pools) or "nothing told"
+    pools = ", ".join(bytes_text(pool) for pool in capacity.pools) or "an unknown amount"
     age = f", updated {time_text(max((now - capacity.told_at).total_seconds(), 0))} ago" if capacity.told_at else ""
     page.plain(f"class {capacity.storage_class}: {pools} free{age}")
     for held in capacity.reserved:
-        amount = "all of it" if held.mode == "Object" else bytes_text(held.bytes)
+        amount = "everything" if held.mode == "Object" else bytes_text(held.bytes)
         page.plain(f"{amount} kept back for {held.pod} since {local_time(held.since)}: {held.why}", "yellow", indent=2)
 
 

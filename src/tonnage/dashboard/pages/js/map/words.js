@@ -109,7 +109,7 @@ export function scaleName(scale) {
 
 /** A bar, line by line. */
 export function barLines(bar) {
-  return [barWords(bar), bar.toldAt ? `told ${ago(bar.toldAt)} ago` : "", bar.stale ? `stale: ${bar.stale}` : ""].filter(Boolean);
+  return [barWords(bar), bar.toldAt ? `reported ${ago(bar.toldAt)} ago` : "", bar.stale ? `stale: ${bar.stale}` : ""].filter(Boolean);
 }
 
 /** What stands on a block, as far as there is room. */

@@ -11,7 +11,7 @@ const SOURCES = {api: "the API", scheduler: "the scheduler"};
 
 /** The steps of its lane, the oldest first. */
 export function stepsPart(steps, isDone) {
-  if (!steps.length) return el("p", {class: "quiet"}, "No step of it has been seen since this dashboard began to look.");
+  if (!steps.length) return el("p", {class: "quiet"}, "No step of this pod has been seen since the dashboard started.");
   const marks = marksOf(steps);
   const items = marks.map((mark, number) => {
     const {step, last, times} = mark;
@@ -40,7 +40,7 @@ export function stepsPart(steps, isDone) {
 
 /** Events about the pod and its claims, the newest first. */
 export function eventsPart(events) {
-  if (!events.length) return el("p", {class: "quiet"}, "There are no Events of it.");
+  if (!events.length) return el("p", {class: "quiet"}, "There are no events about this pod or its claims.");
   const rows = [...events].reverse().map(event => ({
     class: event.type === "Warning" ? "is-warning" : null,
     cells: [

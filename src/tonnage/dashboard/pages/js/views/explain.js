@@ -31,7 +31,7 @@ export function open(main, {state}, namespace, name) {
   const view = el(
     "div",
     {class: "explain"},
-    el("div", {class: "view-head"}, el("h2", {}, "Why ", named(key)), el("div", {class: "view-tools"}, el("a", {href: hrefs.pod(key)}, "its story"), el("a", {href: "#/pending"}, "all that waits"), again)),
+    el("div", {class: "view-head"}, el("h2", {}, "Why ", named(key)), el("div", {class: "view-tools"}, el("a", {href: hrefs.pod(key)}, "what happened to it"), el("a", {href: "#/pending"}, "all pending pods"), again)),
     verdict,
     moment,
     failure.element,

@@ -125,7 +125,7 @@ class FaultsView {
       title: `Set the fault ${body.kind}?`,
       says: [
         el("p", {}, "From now on, on ", where, `: ${kind.meaning}`, kind.value ? ` (${body.value} ${kind.value})` : "", "."),
-        el("p", {}, "Pods that run there feel it. It lasts until somebody ends it, also when the cluster is started again. It is the same as ", el("code", {}, command(body)), "."),
+        el("p", {}, "Pods that run there are affected. It stays until it is cleared, also when the cluster is started again. The same on the command line: ", el("code", {}, command(body)), "."),
       ],
       action: "Set the fault",
     });

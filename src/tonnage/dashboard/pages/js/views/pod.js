@@ -32,7 +32,7 @@ export function open(main, {state}, namespace, name) {
   const body = el(
     "div",
     {class: "pod-columns", hidden: true},
-    el("div", {}, part("state", "State"), part("memory", "What the scheduler keeps for it"), part("claims", "Claims")),
+    el("div", {}, part("state", "State"), part("memory", "What the scheduler reserves for it"), part("claims", "Claims")),
     el("div", {}, part("steps", "What happened"), part("conditions", "Conditions")),
   );
   const events = part("events", "Events");
@@ -109,7 +109,7 @@ function statePart(answer) {
   if (answer.nominated) fact("nominated to", link("node", answer.nominated));
   if (!answer.node && !answer.assumed) fact("node", "none yet");
   if (answer.message || answer.reason) fact("says", el("bdi", {}, [answer.reason, answer.message].filter(Boolean).join(": ")));
-  if (answer.workload) fact("of", named(answer.workload));
+  if (answer.workload) fact("workload", named(answer.workload));
   if (answer.created) fact("created", ageOf(answer.created), ` ago, ${clockTime(answer.created)}`);
   if (answer.terminating) fact("deleted at", clockTime(answer.terminating));
   fact("requests", Object.entries(answer.requests).map(([name, amount]) => `${amount} ${name}`).join(", ") || "none");

@@ -124,7 +124,7 @@ class ReplayView {
     this.asking?.abort();
     const asking = new AbortController();
     this.asking = asking;
-    replace(this.told, el("p", {class: "busy", role: "status"}, "Playing the files … ", el("button", {type: "button", onclick: () => asking.abort()}, "Give up")));
+    replace(this.told, el("p", {class: "busy", role: "status"}, "Playing the files … ", el("button", {type: "button", onclick: () => asking.abort()}, "Stop")));
     try {
       const played = await ask("/api/v1/replay", {method: "POST", body, signal: asking.signal});
       if (asking !== this.asking) return;

@@ -23,7 +23,7 @@ export class Question {
     this.close();
     const controller = new AbortController();
     this.controller = controller;
-    replace(this.place, el("p", {class: "busy", role: "status"}, `${words} … `, el("button", {type: "button", onclick: () => this.giveUp()}, "Give up")));
+    replace(this.place, el("p", {class: "busy", role: "status"}, `${words} … `, el("button", {type: "button", onclick: () => this.giveUp()}, "Stop")));
     try {
       const answer = await ask(path, {method: "POST", body, signal: controller.signal});
       this.controller = null;
@@ -50,7 +50,7 @@ export class Question {
 
   giveUp() {
     this.close();
-    replace(this.place, el("p", {class: "quiet", role: "status"}, "Given up."));
+    replace(this.place, el("p", {class: "quiet", role: "status"}, "Stopped."));
   }
 
   close() {
