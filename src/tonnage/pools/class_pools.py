@@ -15,7 +15,6 @@ from typing import NamedTuple, Self
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import Resource
 from tonnage.objects.storage_v1 import StorageClass
-from tonnage.pools.reading import name_of, node_of
 
 
 class Pool(NamedTuple):
@@ -104,20 +103,10 @@ class PoolSource(ABC):
     """The kinds of the source's objects."""
     has_agent: bool = False
     """True if the driver's own program on every node writes the source's data, so that both fall silent together."""
-    compares_nodes: bool = False
-    """True if what a node can take depends on other nodes' objects."""
     only_node: str = ""
     """The only node that it knows, if a copy of this program runs on every node; empty: it knows all."""
     silent_since: datetime | None = None
     """Since when the source itself knows that it gets nothing new."""
-
-    def names_of(self, node: Doc) -> tuple[str, ...]:
-        """The names by which `node_of` finds the source's objects for a node: the node's, or another id of it."""
-        return (name_of(node),)
-
-    def node_of(self, doc: Doc) -> str:
-        """The node that an object is about."""
-        return node_of(doc)
 
     @abstractmethod
     def pools_of(self, storage_class: StorageClass, published: Published) -> ClassPools:

@@ -1,19 +1,20 @@
 """Keeps the annotations of capacity objects and of their classes, as `wanted.py` decides.
 
-A capacity object is looked at when it, its class, its node or the source's data about its node changes, and when a time
-is due; all classes together after any of these changes, at most every few seconds (`classes.py`).
+What the source tells is read for all classes and nodes at once, after any change, with a pause between two readings
+that grows with their cost. A capacity object is looked at when it, its class or what was found for its node changes,
+and when a time is due.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final
 
 from tonnage import logs
-from tonnage.client.cache import Indexer
 from tonnage.client.http import Client
 from tonnage.client.informer import Informer
 from tonnage.client.reconciler import Reconciler
@@ -23,7 +24,7 @@ from tonnage.keyed import Shelf
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Document, Key
 from tonnage.objects.selectors import LabelSelector
-from tonnage.objects.storage_v1 import CSIStorageCapacity, StorageClass
+from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
 from tonnage.pools.class_pools import ClassPools, NodePools, PoolSource, Published
 from tonnage.pools.classes import ClassKeeper
 from tonnage.pools.created_objects import DRIVER_LABEL, ObjectKeeper, Watched, is_created
@@ -33,6 +34,9 @@ from tonnage.pools.wanted import is_kept_by_provisioner, ours_of, wanted_of
 from tonnage.pools.writing import AnnotationWriter, PoolsMetrics, ToldOnce
 
 _CLASS_PAUSE_S: Final = 2.0
+_LEAST_PAUSE_S: Final = 0.2
+_PAUSE_SHARE: Final = 4
+"""A pause between two readings is so many times as long as a reading took."""
 _LOOK_EVERY_S: Final = 60.0
 _ALL_NODES: Final = "*"
 """The place of an object that reaches all nodes; no node has this name."""
@@ -60,7 +64,6 @@ class PoolsController:
         self._metrics = metrics
         self._keys_at: Shelf[str, Key, None] = Shelf()
         self._node_of: dict[Key, str] = {}
-        self._about = [Indexer(kind, lambda found: (self._node_of_object(found),)) for kind in watched.objects]
         self._ages = StampAges(clock, most=1000)
         self._silent_nodes: dict[str, datetime] = {}
         """Nodes on which the driver's own program is gone."""
@@ -70,8 +73,13 @@ class PoolsController:
         self._class_keeper = ClassKeeper(self._writer, settings, self._problems)
         self.objects = ObjectKeeper(watched, self._writer, settings, self._problems, source.only_node)
         self._found: dict[str, ClassPools] = {}
-        """By class, the pools found when all classes were last looked at."""
-        self._classes_changed = asyncio.Event()
+        """By class, the pools found when the source was read last."""
+        self._read_at = clock.now()
+        self._changed = asyncio.Event()
+        self._looks_at_all = False
+        self._was_read = asyncio.Event()
+        self._to_keep: tuple[Sequence[StorageClass], dict[str, ClassPools]] = (), {}
+        """The classes when the source was read last, and their pools."""
         self.work = Reconciler(
             "pools",
             self._reconcile,
@@ -82,27 +90,23 @@ class PoolsController:
         )
         self.work.follow(watched.capacities)
         watched.capacities.add_handlers(
-            on_add=lambda _: self._classes_changed.set(),
-            on_update=lambda old, new: self._classes_changed.set() if old.node_topology != new.node_topology else None,
+            on_add=lambda _: self._changed.set(),
+            on_update=lambda old, new: self._changed.set() if old.node_topology != new.node_topology else None,
             on_delete=self._gone,
         )
         watched.classes.on_change(lambda _: self.look_again())
         watched.nodes.add_handlers(
             on_add=lambda _: self.look_again(), on_update=self._node_changed, on_delete=self._node_gone
         )
-        watched.csi_nodes.on_change(lambda found: self._look_at_node(found.name))
-        told_of = self._node_of_object
+        watched.csi_nodes.on_change(self._csi_node_changed)
         for kind in watched.objects:
-            kind.add_handlers(
-                on_add=lambda new: self._look_at_named({told_of(new)}),
-                on_update=lambda old, new: self._look_at_named({told_of(old), told_of(new)}),
-                on_delete=lambda old: self._look_at_named({told_of(old)}),
-            )
+            kind.on_change(lambda _: self._changed.set())
 
     async def run(self) -> None:
         self.look_again()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.work.run())
+            tasks.create_task(self._read_source())
             tasks.create_task(self._keep_classes())
             # Neither silence nor time makes an event.
             every_s = min(self._settings.drop_after_s / 4, _LOOK_EVERY_S)
@@ -121,10 +125,9 @@ class PoolsController:
         return removed + await self.objects.remove()
 
     def look_again(self) -> None:
-        """Queue everything: anything may have changed."""
-        for capacity in self._watched.capacities:
-            self.work.add(capacity.key)
-        self._classes_changed.set()
+        """Read the source, then look at every object: anything may have changed."""
+        self._looks_at_all = True
+        self._changed.set()
 
     # -- what changes -------------------------------------------------------------------------------------------------
 
@@ -132,33 +135,25 @@ class PoolsController:
         self._place(capacity.key, "")
         self._states.pop(capacity.key, None)
         self._problems.forget(f"CSIStorageCapacity {capacity.key}")
-        self._classes_changed.set()
+        self._changed.set()
 
     def _node_changed(self, old: Document, new: Document) -> None:
         if old.metadata.labels != new.metadata.labels:
             self.look_again()
         elif annotations_of(_doc(old)) != annotations_of(_doc(new)):
-            self._look_at_node(new.name)
+            self._changed.set()
 
     def _node_gone(self, node: Document) -> None:
         self._silent_nodes.pop(node.name, None)
         self.look_again()
 
-    def _node_of_object(self, found: Document) -> str:
-        return self.source.node_of(_doc(found))
+    def _csi_node_changed(self, csi_node: CSINode) -> None:
+        self._look_at(self._keys_at.at(csi_node.name))
+        self._changed.set()
 
-    def _look_at_named(self, names: set[str]) -> None:
-        for name in names:
-            if name in self._watched.nodes:
-                self._look_at_node(name)
-            else:  # the name is another id of a node
-                self.look_again()
-
-    def _look_at_node(self, name: str) -> None:
-        if not self.source.compares_nodes:  # else all classes are looked at first
-            for key in self._keys_at.at(name):
-                self.work.add(key)
-        self._classes_changed.set()
+    def _look_at(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            self.work.add(key)
 
     def _place(self, key: Key, node: str) -> None:
         self._keys_at.take(self._node_of.pop(key, ""), key)
@@ -199,7 +194,7 @@ class PoolsController:
             pools,
             source=self.source.name,
             keep_free=self._settings.keep_free,
-            now=self._clock.now(),
+            now=self._read_at,
             check_every_s=self._settings.check_every_s,
             stale_since=stale_since,
         )
@@ -212,7 +207,7 @@ class PoolsController:
             node = self._node_of.get(key, "").removeprefix(_ALL_NODES)
             await self._apply(capacity, wanted, self.objects.document(storage_class, node, labels, pools))
         else:
-            self._classes_changed.set()  # it is to be deleted
+            self._changed.set()  # it is to be deleted
         return left_s if left_s is not None and left_s > 0 else None
 
     def _pools_of(
@@ -229,15 +224,7 @@ class PoolsController:
             return None, [told] if reached else []
         (name,) = reached
         self._place(capacity.key, name)
-        node = self._watched.nodes.get(name)
-        if node is None:
-            return None, []
-        if self.source.compares_nodes:
-            return self._found_of(storage_class).by_node.get(name), []
-        names = self.source.names_of(_doc(node))
-        objects = [_doc(document) for about in self._about for called in names for document in about(called)]
-        published = Published([_doc(node)], objects)
-        return self.source.pools_of(storage_class, published).by_node.get(name), []
+        return self._found_of(storage_class).by_node.get(name), []
 
     def _found_of(self, storage_class: StorageClass) -> ClassPools:
         if storage_class.name not in self._found:
@@ -278,28 +265,44 @@ class PoolsController:
         silent_s = self._clock.monotonic() - min(times)
         return self._clock.now() - timedelta(seconds=silent_s) if silent_s > self._settings.drop_after_s / 2 else None
 
+    # -- all classes and nodes ----------------------------------------------------------------------------------------
+
+    async def _read_source(self) -> None:
+        """Find the pools of every class after each change, and look at the objects on nodes where they changed."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            started_at_s = self._clock.monotonic()
+            self._read_at, classes = self._clock.now(), list(self._watched.classes)
+            found = self._class_keeper.found(classes, self.source, self._published())
+            before, self._found = self._found, dict(found)
+            for name in found.keys() | before.keys():
+                now, then = _by_place(found.get(name)), _by_place(before.get(name))
+                for node in now.keys() | then.keys():
+                    if now.get(node) != then.get(node):
+                        self._look_at(self._keys_at.at(node))
+            if self._looks_at_all:
+                self._looks_at_all = False
+                self._look_at(capacity.key for capacity in self._watched.capacities)
+            self._to_keep = classes, found
+            self._was_read.set()
+            took_s = self._clock.monotonic() - started_at_s
+            await self._clock.sleep(max(_LEAST_PAUSE_S, _PAUSE_SHARE * took_s))
+
     async def _keep_classes(self) -> None:
         while True:
-            await self._classes_changed.wait()
-            self._classes_changed.clear()
+            await self._was_read.wait()
+            self._was_read.clear()
+            classes, found = self._to_keep
             try:
-                classes = list(self._watched.classes)
-                self._found_anew(self._class_keeper.found(classes, self.source, self._published()))
                 # Objects first: a class that asks for capacity and has none gets no pods.
-                await self.objects.keep(classes, self._found, self._is_dropped)
-                await self._class_keeper.keep(classes, self.source, self._found)
+                await self.objects.keep(classes, found, self._is_dropped)
+                await self._class_keeper.keep(classes, self.source, found)
                 self._show()
             except TonnageError as exc:
                 _log.warning("Classes cannot be written; it is tried again", error=exc.message)
-                self._classes_changed.set()
+                self._changed.set()
             await self._clock.sleep(_CLASS_PAUSE_S)
-
-    def _found_anew(self, found: dict[str, ClassPools]) -> None:
-        """Keep what was found, and look at the objects whose pools depend on other nodes."""
-        before, self._found = self._found, found
-        if found != before:
-            for key in self._node_of if self.source.compares_nodes else ():
-                self.work.add(key)
 
     async def _apply(self, capacity: CSIStorageCapacity, wanted: dict[str, str], whole: Doc | None = None) -> None:
         """Write the annotations if the object is still as it was seen.
@@ -317,6 +320,10 @@ class PoolsController:
 
     def _show(self) -> None:
         self._metrics.show(Counter(self._states.values()), len(self._problems))
+
+
+def _by_place(found: ClassPools | None) -> dict[str, NodePools | None]:
+    return {**found.by_node, _ALL_NODES: found.anywhere} if found is not None else {}
 
 
 def _doc(found: Document) -> Doc:

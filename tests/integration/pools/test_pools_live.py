@@ -225,6 +225,29 @@ def test_sizes_and_ids_of_a_known_driver_are_written_and_what_an_admin_wrote_sta
     assert log.count("tonnage.dev/size-rules is minimum=1Gi, which another program wrote: it stays") == 1
 
 
+def test_the_default_device_class_is_known_by_its_number_on_all_nodes(cluster: ApiServerProcess) -> None:
+    """On node-1 two device classes have the default's number, on node-2 only one has."""
+    told = {"node-1": ("100Gi", "100Gi", "100Gi"), "node-2": ("60Gi", "60Gi", "50Gi")}
+    for name, amounts in told.items():
+        kinds = ("00default", "ssd", "hdd")
+        add_node(
+            cluster, name, {f"capacity.topolvm.io/{kind}": free for kind, free in zip(kinds, amounts, strict=True)}
+        )
+        add_capacity(cluster, f"of-{name}", name)
+    doc = {"metadata": {"name": "fast"}, "provisioner": "topolvm.io", "volumeBindingMode": "WaitForFirstConsumer"}
+    create(cluster, CLASSES, doc)
+    with pools(cluster, "--source", "topolvm"):
+        becomes(cluster, "of-node-2", "60Gi")
+        becomes(cluster, "of-node-1", "100Gi")
+        for name in told:
+            assert annotations_at(cluster, f"{CAPACITIES}/of-{name}")[POOL_IDS] == "ssd"
+        # What changes on one node is seen there, and what it tells of the default is seen on the others.
+        free = {f"capacity.topolvm.io/{kind}": "40Gi" for kind in ("00default", "ssd")}
+        merge(cluster, "/api/v1/nodes/node-2", {"metadata": {"annotations": free}})
+        becomes(cluster, "of-node-2", "40Gi")
+        assert annotations_at(cluster, f"{CAPACITIES}/of-node-1")[POOL_IDS] == "ssd"
+
+
 def test_a_source_whose_agent_is_gone_is_marked_and_then_dropped(cluster: ApiServerProcess) -> None:
     free = {"capacity.topolvm.io/00default": "107374182400"}
     add_node(cluster, "node-1", free)

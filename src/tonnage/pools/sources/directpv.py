@@ -33,9 +33,6 @@ class DirectPv(PoolSource):
     kinds = (DRIVES,)
     has_agent = True
 
-    def node_of(self, doc: Doc) -> str:
-        return labels_of(doc).get(_NODE, "")
-
     def pools_of(self, storage_class: StorageClass, published: Published) -> ClassPools:
         wanted = {key: text for key, text in storage_class.parameters.items() if key.startswith(_PREFIX)}
         if _TIER in wanted:
@@ -48,7 +45,7 @@ class DirectPv(PoolSource):
             problems.append(f"parameters[{_CLAIM_ID}]: a pod's claims need a drive each, which is not checked")
         drives: dict[str, list[Doc]] = {}
         for doc in published.objects:
-            drives.setdefault(self.node_of(doc), []).append(doc)
+            drives.setdefault(labels_of(doc).get(_NODE, ""), []).append(doc)
         by_node = {}
         for node, docs in drives.items():
             pools = []

@@ -31,7 +31,6 @@ class HwameiStor(PoolSource):
     drivers = ("lvm.hwameistor.io",)
     kinds = (STORAGE_NODES,)
     has_agent = True
-    compares_nodes = True
 
     def pools_of(self, storage_class: StorageClass, published: Published) -> ClassPools:
         parameters = storage_class.parameters

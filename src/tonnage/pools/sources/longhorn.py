@@ -68,7 +68,6 @@ class Longhorn(PoolSource):
     drivers = ("driver.longhorn.io",)
     kinds = (LONGHORN_NODES, LONGHORN_SETTINGS)
     has_agent = True
-    compares_nodes = True
 
     def pools_of(self, storage_class: StorageClass, published: Published) -> ClassPools:
         parameters, problems = storage_class.parameters, list[str]()

@@ -122,9 +122,6 @@ class OpenEbsZfs(PoolSource):
     kinds = (ZFS_NODES,)
     has_agent = True
 
-    def names_of(self, node: Doc) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((name_of(node), labels_of(node).get(NODE_ID, name_of(node)))))
-
     def pools_of(self, storage_class: StorageClass, published: Published) -> ClassPools:
         parameters = parameters_of(storage_class)
         poolname, poolpattern = parameters.get("poolname", ""), parameters.get("poolpattern", "")
