@@ -31,6 +31,7 @@ from tonnage.whatif.simulate.measures import Measures
 from tonnage.whatif.simulate.storage_model import StorageModel
 from tonnage.whatif.simulate.world import World
 from tonnage.whatif.simulate.world_state import WorldSettings
+from tonnage.whatif.sources import ClusterState, clock_of
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from support.configurations import storage_configuration
@@ -82,7 +83,8 @@ def play(
         objects += [node(name), capacity("fast", name, f"{sum(free)}Gi", pools=[f"{each}Gi" for each in free])]
     settings = StorageSettings(DriverSettings(pick=pick))
     measures = Measures()
-    world = World(objects, profiles, measures, settings=WorldSettings(takes_any_pod=True, storage=settings, seed=seed))
+    state = ClusterState(objects, "perf", clock_of(objects))
+    world = World(state, profiles, measures, settings=WorldSettings(storage=settings, seed=seed))
     measures.begin(world)
     _shuffle_requests(world.storage, random.Random(seed))
     for number, (name, sizes) in enumerate(cluster.pods.items()):

@@ -151,7 +151,8 @@ INNER_ROWS: dict[str, Rows] = {
         ("program",),
     ),
     "whatif": (
-        ("manifest_errors", "page", "scheduler_memory", "workloads", "node_copies"),
+        ("kept_objects", "manifest_errors", "page", "scheduler_memory", "workloads"),
+        ("node_copies",),
         ("html", "manifests", "knobs", "schedulers_seen", "shadow"),
         ("creation", "recording"),
         ("sources",),

@@ -31,6 +31,7 @@ from tonnage.stories.story_runner import deployment, pod_spec, stateful_set
 from tonnage.whatif.drain.outcome import DrainOutcome
 from tonnage.whatif.drain.rehearsal import Rehearsal
 from tonnage.whatif.drain.rehearsal import Scene as DrainScene
+from tonnage.whatif.simulate.world_state import WorldSettings
 from tonnage.whatif.sources import from_cluster
 
 pytestmark = pytest.mark.kubectl
@@ -112,7 +113,7 @@ def possible_outcomes(drained: DrainScene, node: str) -> set[tuple[Entry, ...]]:
     found = set()
     for order in islice(permutations(pods), MOST_ORDERS):
         for lot in range(LOTS):
-            rehearsal = Rehearsal(replace(drained, seed=lot))
+            rehearsal = Rehearsal(replace(drained, settings=WorldSettings(seed=lot)))
             listed, ranks = rehearsal.world.pods_on, {key: rank for rank, key in enumerate(order)}
 
             def in_order(name: str, listed: Any = listed, ranks: dict[str, int] = ranks) -> list[Pod]:

@@ -94,16 +94,14 @@ def drain_preview(
     """
     from tonnage.whatif.drain.preview import Preview, known_nodes, show
     from tonnage.whatif.drain.rehearsal import Scene
+    from tonnage.whatif.simulate.world_state import WorldSettings
 
     configuration = cluster.configuration
     state = cluster.state(user_agent="tonnage-drain-preview", with_workloads=True)
     names = known_nodes(nodes, state.objects, state.source)
-    scene = Scene(
-        state,
-        configuration.profiles,
-        takes_any_pod=cluster.config_file is None,
-        updates_attach_limits=cluster.gates.MutableCSINodeAllocatableCount,
-    )
+    follows_limits = cluster.gates.MutableCSINodeAllocatableCount
+    settings = WorldSettings(takes_any_pod=cluster.config_file is None, updates_attach_limits=follows_limits)
+    scene = Scene(state, configuration.profiles, settings)
     preview, is_interrupted = Preview(scene, names, is_one_by_one=one_by_one), False
     try:
         with progress("simulating the drain") as step:

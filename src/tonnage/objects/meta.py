@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any, Self, dataclass_transform
+from typing import Annotated, Any, Self, TypeVar, dataclass_transform
 
 import msgspec
 
@@ -167,6 +167,19 @@ class Object(Record, tag_field="kind", tag=True):
     @property
     def uid(self) -> str:
         return self.metadata.uid
+
+
+R = TypeVar("R", bound=Record)
+
+
+def changed(record: R, **fields: Any) -> R:
+    """A copy with these fields changed. A dict changes fields of a record below: `changed(pod, spec={"node_name": ""})`
+    keeps the rest of the spec; where the field holds a dict itself, such as labels, it is the new value."""
+    for name, value in fields.items():
+        below = getattr(record, name)
+        if isinstance(value, dict) and isinstance(below, Record):
+            fields[name] = changed(below, **value)
+    return msgspec.structs.replace(record, **fields)
 
 
 class Document(Object):

@@ -3,22 +3,14 @@
 What a person writes goes through what a creation does (`documents/creation.py`); a required field that is missing is a
 warning, everything else that validation finds an error. An object that came from a server (it has a uid or a
 resourceVersion) is taken as it stands and only gets defaults: what is stored would not always be taken a second time.
-
-`ReplayObjects` keeps objects over virtual time, as a server keeps them.
 """
 
 from __future__ import annotations
 
 import random
-import uuid
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from datetime import datetime
-from typing import Any, TypeVar
+from collections.abc import Iterable
 
-import msgspec
-
-from tonnage.clock import Clock, SystemClock
+from tonnage.clock import SystemClock
 from tonnage.documents.admission import SYSTEM_PRIORITY_CLASSES, Admission
 from tonnage.documents.creation import CreationOptions, Creator, NameGenerator
 from tonnage.documents.kinds.resource_quota import charge, with_used
@@ -30,14 +22,9 @@ from tonnage.objects.decode_errors import Unreadable
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.resources import BY_PLURAL, Resource
+from tonnage.whatif.kept_objects import stable_uid
 from tonnage.whatif.manifest_errors import BrokenManifest
 from tonnage.whatif.manifests import READ_BY_CREATION, Manifest, Manifests
-
-
-def stable_uid(name: str) -> str:
-    """A uid that follows from a name: the same files give the same ones at every run."""
-    return str(uuid.uuid5(uuid.NAMESPACE_OID, name))
-
 
 _OPTIONS = CreationOptions(
     keep_status=True, keep_priority=True, keep_disabled_fields=True, allow_missing=True, is_limited=False
@@ -200,90 +187,3 @@ def _typed(manifest: Manifest) -> Object:
     except Unreadable as exc:
         problem = exc.message.removeprefix(f"{exc.kind} {exc.key}: ")
         raise BrokenManifest(manifest.origin, problem, field=exc.field) from exc
-
-
-T = TypeVar("T", bound=Object)
-Place = tuple[str, Key]
-"""(kind, namespace/name)."""
-
-
-def renewed(found: T, metadata: Mapping[str, Any] | None = None, **changes: Any) -> T:
-    """The object with these changes to its fields and metadata; `ReplayObjects` gives it a new version."""
-    replace = msgspec.structs.replace
-    return replace(found, metadata=replace(found.metadata, resource_version="", **(metadata or {})), **changes)
-
-
-class ReplayObjects:
-    """Objects as a server would store them, by kind and name, each with a uid, a creation time and a version.
-
-    A recreated object gets a new uid, a changed one a new version; an update without changes does nothing. Values that
-    an object already has are kept. Uids are derived from names and repeat in every run.
-    """
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._kept: dict[str, dict[Key, Object]] = {}
-        self._lives: Counter[Place] = Counter()  # how often an object of that name was created
-        self._version = 0
-
-    def __iter__(self) -> Iterator[Object]:
-        for of_kind in self._kept.values():
-            yield from of_kind.values()
-
-    def get(self, kind: str, key: Key) -> Object | None:
-        of_kind = self._kept.get(kind)
-        return of_kind.get(key) if of_kind is not None else None
-
-    def of_kind(self, kind: str) -> Collection[Object]:
-        """All objects of a kind, in order of creation."""
-        return self._kept.get(kind, {}).values()
-
-    def load(self, objects: Iterable[Object]) -> None:
-        """Load the initial objects; those without a version get one above all given versions.
-
-        An object without a creation time counts as old.
-        """
-        found = list(objects)
-        self._version = max([self._version, *(each.metadata.revision for each in found)])
-        for each in found:
-            self._put(each, now=None)
-
-    def put(self, new: Object) -> tuple[Object | None, Object]:
-        """Create or replace an object. Returns (before, now): the same object if nothing changed.
-
-        An object with another uid replaces the existing one as a new object.
-        """
-        return self._put(new, now=self._clock.now)
-
-    def _put(self, new: Object, now: Callable[[], datetime] | None) -> tuple[Object | None, Object]:
-        kind, key, said = type(new).__name__, new.key, new.metadata
-        of_kind = self._kept.setdefault(kind, {})
-        before = of_kind.get(key)
-        is_update = before is not None and said.uid in ("", before.uid)
-        if before is not None and is_update:
-            was = before.metadata
-            uid, created_at = was.uid, said.creation_timestamp or was.creation_timestamp
-            version = said.resource_version or was.resource_version
-            meta = msgspec.structs.replace(said, uid=uid, creation_timestamp=created_at, resource_version=version)
-            if meta == was and msgspec.structs.replace(new, metadata=meta) == before:
-                return before, before
-        else:
-            place = (kind, key)
-            self._lives[place] += 1
-            uid = said.uid or stable_uid(f"{kind}/{key}/{self._lives[place]}")
-            created_at = said.creation_timestamp
-            if created_at is None and now is not None:
-                created_at = now()
-        if said.resource_version:
-            version = said.resource_version
-            self._version = max(self._version, said.revision)
-        else:
-            self._version += 1
-            version = str(self._version)
-        meta = msgspec.structs.replace(said, uid=uid, creation_timestamp=created_at, resource_version=version)
-        kept = of_kind[key] = msgspec.structs.replace(new, metadata=meta)
-        return before, kept
-
-    def remove(self, kind: str, key: Key) -> Object | None:
-        """Delete an object; None when there is none. Finalizers are ignored."""
-        return self._kept.get(kind, {}).pop(key, None)

@@ -11,26 +11,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import msgspec
-
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.core_v1.persistent_volume import BIND_COMPLETED, SELECTED_NODE
-from tonnage.objects.meta import Key, Object
+from tonnage.objects.meta import Key, Object, changed
 from tonnage.objects.requirements import UNSCHEDULABLE, Taint
 from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
 from tonnage.quantity import Quantity
 from tonnage.scheduling.cluster.pod_info import CPU, MEMORY
-from tonnage.scheduling.volumes.capacity.pools import listed_pools
-from tonnage.scheduling.volumes.demand import volume_bytes
-from tonnage.whatif.node_copies import (
-    ids_largest_first,
-    sharing_pools,
-    volumes_on,
-    with_more_in,
-    with_more_room,
-    with_more_slots,
-    with_one_more_volume,
-)
+from tonnage.whatif.kept_objects import ObjectsByKind
+from tonnage.whatif.node_copies import room_given_back, with_more_room, with_more_slots
 from tonnage.whatif.page import count_text
 
 CLAIM, UNCORDON, TAINT, LABEL, GATE, DELETE, CLASS, REQUEST, SLOTS, POOL, RESOURCE, PAIR, NODE = range(13)
@@ -131,15 +120,15 @@ def pool_knob(sharing: Sequence[CSIStorageCapacity], most: int, where: str = "on
 
 
 def resource_knob(node: Node, name: str) -> Knob:
-    def changed(of: Node, more: int) -> Node:
+    def with_more(of: Node, more: int) -> Node:
         allocatable = {**of.status.allocatable, name: of.status.allocatable[name] + _amount(name, more)}
-        return msgspec.structs.replace(of, status=msgspec.structs.replace(of.status, allocatable=allocatable))
+        return changed(of, status={"allocatable": allocatable})
 
     def told(more: int) -> str:
         return f"{_amount(name, more) if name in (CPU, MEMORY) else more} more {name} on {{node}}"
 
     most = max(_number(name, node.status.allocatable[name]), 1) * 2**10
-    return Knob(RESOURCE, "resource", (node,), changed, told, most)
+    return Knob(RESOURCE, "resource", (node,), with_more, told, most)
 
 
 def _amount(resource: str, number: int) -> Quantity:
@@ -162,10 +151,13 @@ def class_knobs(claims: Sequence[PersistentVolumeClaim], classes: Iterable[Stora
 
 
 def _class_knob(claims: tuple[PersistentVolumeClaim, ...], old: str, new: str) -> Knob:
-    def changed(of: PersistentVolumeClaim, more: int) -> PersistentVolumeClaim:
-        return msgspec.structs.replace(of, spec=msgspec.structs.replace(of.spec, storage_class_name=new))
-
-    return Knob(CLASS, "class", claims, changed, lambda more: f"class {new} instead of {old}")
+    return Knob(
+        CLASS,
+        "class",
+        claims,
+        lambda of, more: changed(of, spec={"storage_class_name": new}),
+        lambda more: f"class {new} instead of {old}",
+    )
 
 
 def request_knobs(pod: Pod, claims: Sequence[PersistentVolumeClaim]) -> Iterator[Knob]:
@@ -180,62 +172,51 @@ def request_knobs(pod: Pod, claims: Sequence[PersistentVolumeClaim]) -> Iterator
 def claim_knob(claim: PersistentVolumeClaim) -> Knob:
     size = claim.requested_size.value()
 
-    def changed(of: PersistentVolumeClaim, less: int) -> PersistentVolumeClaim:
+    def smaller(of: PersistentVolumeClaim, less: int) -> PersistentVolumeClaim:
         requests = {**of.spec.resources.requests, "storage": Quantity.from_bytes(size - less)}
-        resources = msgspec.structs.replace(of.spec.resources, requests=requests)
-        return msgspec.structs.replace(of, spec=msgspec.structs.replace(of.spec, resources=resources))
+        return changed(of, spec={"resources": {"requests": requests}})
 
     def told(less: int) -> str:
         return f"{Quantity.from_bytes(size - less)} instead of {Quantity.from_bytes(size)} for claim {claim.name}"
 
-    return Knob(REQUEST, "request", (claim,), changed, told, size // 2)
+    return Knob(REQUEST, "request", (claim,), smaller, told, size // 2)
 
 
 def _container_knob(pod: Pod, place: int, name: str) -> Knob:
     container = pod.spec.containers[place]
     asked = _number(name, container.resources.requests[name])
 
-    def changed(of: Pod, less: int) -> Pod:
-        replace, containers = msgspec.structs.replace, list(of.spec.containers)
+    def smaller(of: Pod, less: int) -> Pod:
+        containers = list(of.spec.containers)
         requests = {**containers[place].resources.requests, name: _amount(name, asked - less)}
-        resources = replace(containers[place].resources, requests=requests)
-        containers[place] = replace(containers[place], resources=resources)
-        return replace(of, spec=replace(of.spec, containers=tuple(containers)))
+        containers[place] = changed(containers[place], resources={"requests": requests})
+        return changed(of, spec={"containers": tuple(containers)})
 
     def told(less: int) -> str:
         now, before = _amount(name, asked - less), _amount(name, asked)
         return f"{now} {name} instead of {before} for container {container.name}"
 
-    return Knob(REQUEST, "request", (pod,), changed, told, asked // 2)
+    return Knob(REQUEST, "request", (pod,), smaller, told, asked // 2)
 
 
 def unbound(claim: PersistentVolumeClaim) -> PersistentVolumeClaim:
     """A claim as it is made again after it was deleted."""
-    replace = msgspec.structs.replace
-    kept = {
-        key: value for key, value in claim.metadata.annotations.items() if key not in (BIND_COMPLETED, SELECTED_NODE)
-    }
-    metadata = replace(claim.metadata, annotations=kept)
-    spec, status = replace(claim.spec, volume_name=""), replace(claim.status, phase="Pending")
-    return replace(claim, metadata=metadata, spec=spec, status=status)
+    told = claim.metadata.annotations.items()
+    kept = {key: value for key, value in told if key not in (BIND_COMPLETED, SELECTED_NODE)}
+    return changed(claim, metadata={"annotations": kept}, spec={"volume_name": ""}, status={"phase": "Pending"})
 
 
 def _uncordoned(node: Node) -> Node:
     taints = tuple(taint for taint in node.spec.taints if taint.key != UNSCHEDULABLE)
-    return _with_spec(node, unschedulable=False, taints=taints)
+    return changed(node, spec={"unschedulable": False, "taints": taints})
 
 
 def _without_taint(node: Node, taint: Taint) -> Node:
-    return _with_spec(node, taints=tuple(each for each in node.spec.taints if each != taint))
-
-
-def _with_spec(node: Node, **changes: Any) -> Node:
-    return msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, **changes))
+    return changed(node, spec={"taints": tuple(each for each in node.spec.taints if each != taint)})
 
 
 def _labelled(node: Node, labels: dict[str, str]) -> Node:
-    metadata = msgspec.structs.replace(node.metadata, labels={**node.metadata.labels, **labels})
-    return msgspec.structs.replace(node, metadata=metadata)
+    return changed(node, metadata={"labels": {**node.metadata.labels, **labels}})
 
 
 _MOST_UNUSED: Final = 16
@@ -251,39 +232,27 @@ class UnusedClaim:
     """For each pool that the room may come back to, the capacity objects as they are then."""
 
 
-def unused_claims(objects: Iterable[Object], but_by: Key = "") -> Iterator[UnusedClaim]:
+def unused_claims(objects: ObjectsByKind, but_by: Key = "") -> Iterator[UnusedClaim]:
     """Claims that no pod uses, but for the pod `but_by`, and whose volume is deleted with them."""
-    known = list(objects)
-    pods = [each for each in known if isinstance(each, Pod) and not each.is_terminal and each.key != but_by]
+    pods = [each for each in objects.all(Pod) if not each.is_terminal and each.key != but_by]
     used = {key for pod in pods for key in pod.claim_keys()}
-    nodes = [each for each in known if isinstance(each, Node)]
-    volumes = {each.name: each for each in known if isinstance(each, PersistentVolume)}
-    claims = [each for each in known if isinstance(each, PersistentVolumeClaim)]
+    claims = objects.all(PersistentVolumeClaim)
     unused = [each for each in claims if each.spec.volume_name and each.key not in used]
     for claim in sorted(unused, key=lambda each: each.key)[:_MOST_UNUSED]:
-        volume = volumes.get(claim.spec.volume_name)
-        if volume is not None and volume.spec.persistent_volume_reclaim_policy == "Delete":
-            homes = [node for node in nodes if volume in volumes_on(node, (node, volume))]
-            if len(homes) == 1:
-                yield UnusedClaim(claim, volume, homes[0].name, _room(volume, homes[0], known))
-
-
-def _room(volume: PersistentVolume, node: Node, objects: Sequence[Object]) -> Sequence[Sequence[Object]]:
-    for each in objects:
-        if (
-            isinstance(each, CSIStorageCapacity)
-            and each.storage_class_name == volume.class_name
-            and each.node_topology is not None
-            and each.node_topology.matches(node.metadata.labels)
-        ):
-            classes = {found.name: found for found in objects if isinstance(found, StorageClass)}
-            sharing, size = sharing_pools(each, objects), volume_bytes(volume, classes.get(volume.class_name))
-            if ids := ids_largest_first(each):
-                found = [with_more_in(pool, size, each, objects) for pool in ids]
-            else:
-                found = [
-                    [with_more_room(one, size, as_pool=False, number=number) for one in sharing]
-                    for number in range(max(1, len(listed_pools(each))))
-                ]
-            return [[with_one_more_volume(one) for one in roomier] for roomier in found]
-    return [[]]
+        volume = objects.get(PersistentVolume, claim.spec.volume_name)
+        if volume is None or volume.spec.persistent_volume_reclaim_policy != "Delete":
+            continue
+        affinity = volume.spec.node_affinity
+        nodes = objects.all(Node) if affinity.required is not None else ()
+        homes = [node for node in nodes if affinity.admits(node.name, node.metadata.labels)]
+        if len(homes) == 1:
+            here = (
+                each
+                for each in objects.all(CSIStorageCapacity)
+                if each.storage_class_name == volume.class_name
+                and each.node_topology is not None
+                and each.node_topology.matches(homes[0].metadata.labels)
+            )
+            first = next(here, None)
+            room = room_given_back(volume, first, objects) if first is not None else [[]]
+            yield UnusedClaim(claim, volume, homes[0].name, room)

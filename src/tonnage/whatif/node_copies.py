@@ -6,13 +6,11 @@ node by itself. What volumes on the node take now is free on its copy.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from tonnage.objects.core_v1 import Node, PersistentVolume
-from tonnage.objects.meta import Object
+from tonnage.objects.meta import Object, changed
 from tonnage.objects.storage_v1 import (
     AVAILABLE_CAPACITIES,
     FREE_VOLUMES,
@@ -20,30 +18,15 @@ from tonnage.objects.storage_v1 import (
     CSINode,
     CSIStorageCapacity,
     StorageClass,
-    VolumeNodeResources,
 )
 from tonnage.quantity import Quantity
 from tonnage.scheduling.volumes.capacity.groups import pool_ids_of
 from tonnage.scheduling.volumes.capacity.pools import free_bytes, free_volumes, listed_pools, told_pools
 from tonnage.scheduling.volumes.demand import volume_bytes
+from tonnage.whatif.kept_objects import ObjectsByKind, renewed
 
 _NEW_POOL: Final = "one-more-pool"
 """The id of a pool that is added to objects whose pools have ids."""
-
-
-def own_objects(node: Node, objects: Iterable[Object]) -> list[Object]:
-    """The node, its CSINode, and the capacity objects that reach it and no other node."""
-    known = list(objects)
-    others = [each for each in known if isinstance(each, Node) and each.name != node.name]
-    found: list[Object] = [node]
-    for each in known:
-        if isinstance(each, CSINode) and each.name == node.name:
-            found.append(each)
-        elif isinstance(each, CSIStorageCapacity) and each.node_topology is not None:
-            matches = each.node_topology.matches
-            if matches(node.metadata.labels) and not any(matches(other.metadata.labels) for other in others):
-                found.append(each)
-    return found
 
 
 def copy_of(objects: Sequence[Object], name: str) -> list[Object]:
@@ -52,52 +35,63 @@ def copy_of(objects: Sequence[Object], name: str) -> list[Object]:
     return [_renamed(each, node.name, name) for each in objects]
 
 
-def emptied(node: Node, objects: Iterable[Object]) -> list[Object]:
-    """A node's own objects, with the room of its volumes given back: in the largest pool of their class."""
-    known = list(objects)
-    own = {(type(each), each.key): each for each in own_objects(node, known)}
-    classes = {each.name: each for each in known if isinstance(each, StorageClass)}
-    for volume in volumes_on(node, known):
-        here = [each for each in own.values() if isinstance(each, CSIStorageCapacity)]
-        of_class = next((capacity for capacity in here if capacity.storage_class_name == volume.class_name), None)
-        if of_class is not None:
-            size, ids = volume_bytes(volume, classes.get(volume.class_name)), ids_largest_first(of_class)
-            sharing = sharing_pools(of_class, [*classes.values(), *here])
-            roomier = (
-                with_more_in(ids[0], size, of_class, here)
-                if ids
-                else [with_more_room(capacity, size, as_pool=False) for capacity in sharing]
-            )
-            own.update(((type(capacity), capacity.key), with_one_more_volume(capacity)) for capacity in roomier)
-    return list(own.values())
+def emptied(node: Node, objects: ObjectsByKind) -> list[Object]:
+    """The node, its CSINode, and the capacity objects that reach it and no other node, with the room of its volumes
+    given back: in the largest pool of their class."""
+    others = [each.metadata.labels for each in objects.all(Node) if each.name != node.name]
+    own = {
+        each.key: each
+        for each in objects.all(CSIStorageCapacity)
+        if (topology := each.node_topology) is not None
+        and topology.matches(node.metadata.labels)
+        and not any(map(topology.matches, others))
+    }
+    classes = objects.of(StorageClass)
+    for volume in objects.all(PersistentVolume):
+        of_class = next((each for each in own.values() if each.storage_class_name == volume.class_name), None)
+        if of_class is not None and is_only_on(node, volume, objects):
+            places = room_given_back(volume, of_class, ObjectsByKind([*classes.values(), *own.values()]))
+            own.update((capacity.key, capacity) for capacity in places[0])
+    csi_node = objects.get(CSINode, node.name)
+    return [node, *([csi_node] if csi_node is not None else []), *own.values()]
 
 
-def with_one_more_volume(capacity: CSIStorageCapacity) -> CSIStorageCapacity:
+def room_given_back(
+    volume: PersistentVolume, capacity: CSIStorageCapacity, objects: ObjectsByKind
+) -> list[list[CSIStorageCapacity]]:
+    """For each pool of a capacity object that a volume's room may come back to, the largest first: the objects of this
+    pool as they are then."""
+    size = volume_bytes(volume, objects.get(StorageClass, volume.class_name))
+    found: list[list[CSIStorageCapacity]] = []
+    for pool in ids_largest_first(capacity):
+        alike = [each for each in objects.all(CSIStorageCapacity) if each.node_topology == capacity.node_topology]
+        places = [(each, ids_largest_first(each)) for each in alike]
+        found.append([with_more_room(each, size, number=ids.index(pool)) for each, ids in places if pool in ids])
+    for number in range(0 if found else max(1, len(listed_pools(capacity)))):
+        found.append([with_more_room(each, size, number=number) for each in sharing_pools(capacity, objects)])
+    return [[_with_one_more_volume(each) for each in roomier] for roomier in found]
+
+
+def _with_one_more_volume(capacity: CSIStorageCapacity) -> CSIStorageCapacity:
     """An object that can make one volume more, if it tells a limit."""
     if (told := free_volumes(capacity)) is None:
         return capacity
-    annotations = {**capacity.metadata.annotations, FREE_VOLUMES: str(told + 1)}
-    metadata = msgspec.structs.replace(capacity.metadata, annotations=annotations)
-    return msgspec.structs.replace(capacity, metadata=metadata)
+    return changed(capacity, metadata={"annotations": {**capacity.metadata.annotations, FREE_VOLUMES: str(told + 1)}})
 
 
-def volumes_on(node: Node, objects: Iterable[Object]) -> list[PersistentVolume]:
-    """The volumes that can be used on this node and on no other."""
-    known = list(objects)
-    others = [each for each in known if isinstance(each, Node) and each.name != node.name]
-    found = []
-    for each in known:
-        if isinstance(each, PersistentVolume) and each.spec.node_affinity.required is not None:
-            admits = each.spec.node_affinity.admits
-            if admits(node.name, node.metadata.labels) and not any(
-                admits(other.name, other.metadata.labels) for other in others
-            ):
-                found.append(each)
-    return found
+def is_only_on(node: Node, volume: PersistentVolume, objects: ObjectsByKind) -> bool:
+    """True for a volume that can be used on this node and on no other."""
+    if volume.spec.node_affinity.required is None:
+        return False
+    admits = volume.spec.node_affinity.admits
+    others = (each for each in objects.all(Node) if each.name != node.name)
+    return admits(node.name, node.metadata.labels) and not any(
+        admits(each.name, each.metadata.labels) for each in others
+    )
 
 
 def with_more_room(
-    capacity: CSIStorageCapacity, size_bytes: int, *, as_pool: bool, number: int = 0
+    capacity: CSIStorageCapacity, size_bytes: int, *, as_pool: bool = False, number: int = 0
 ) -> CSIStorageCapacity:
     """A capacity object that tells of so many bytes more: a pool of its own where it lists pools, or more in the one
     of this number, the largest first."""
@@ -127,38 +121,24 @@ def with_more_room(
     if capacity.maximum_volume_size is not None:
         most = capacity.maximum_volume_size.value()
         changes["maximum_volume_size"] = Quantity.from_bytes(max(most, size_bytes, pools[0] if not is_listed else 0))
-    metadata = msgspec.structs.replace(capacity.metadata, annotations=annotations, resource_version="")
-    return msgspec.structs.replace(capacity, metadata=metadata, **changes)
+    return renewed(capacity, {"annotations": annotations}, **changes)
 
 
-def with_more_in(
-    pool: str, size_bytes: int, capacity: CSIStorageCapacity, objects: Iterable[Object]
-) -> list[CSIStorageCapacity]:
-    """All objects of the topology that have the pool of this id, with so much more in it."""
-    here = [each for each in objects if isinstance(each, CSIStorageCapacity)]
-    return [
-        with_more_room(each, size_bytes, as_pool=False, number=ids_largest_first(each).index(pool))
-        for each in here
-        if each.node_topology == capacity.node_topology and pool in ids_largest_first(each)
-    ]
-
-
-def sharing_pools(capacity: CSIStorageCapacity, objects: Iterable[Object]) -> list[CSIStorageCapacity]:
+def sharing_pools(capacity: CSIStorageCapacity, objects: ObjectsByKind) -> list[CSIStorageCapacity]:
     """The capacity object, and those of other classes that tell of the same pools: by ids, or by a capacity group."""
-    known, ids = list(objects), set(pool_ids_of(capacity))
-    classes = {each.name: each for each in known if isinstance(each, StorageClass)}
+    ids, classes = set(pool_ids_of(capacity)), objects.of(StorageClass)
     mine = classes.get(capacity.storage_class_name)
 
     def is_alike(other: CSIStorageCapacity) -> bool:
         of_class = classes.get(other.storage_class_name)
-        if other is capacity or mine is None or of_class is None:
-            return other is capacity
+        if other.key == capacity.key or mine is None or of_class is None:
+            return other.key == capacity.key
         if ids and (theirs := set(pool_ids_of(other))):
             return ids == theirs and mine.provisioner == of_class.provisioner
         return bool(mine.capacity_group) and mine.capacity_group == of_class.capacity_group
 
-    objects_here = [each for each in known if isinstance(each, CSIStorageCapacity)]
-    return [each for each in objects_here if each.node_topology == capacity.node_topology and is_alike(each)]
+    here = (each for each in objects.all(CSIStorageCapacity) if each.node_topology == capacity.node_topology)
+    return [each for each in here if is_alike(each)]
 
 
 def ids_largest_first(capacity: CSIStorageCapacity) -> list[str]:
@@ -170,12 +150,10 @@ def ids_largest_first(capacity: CSIStorageCapacity) -> list[str]:
 def with_more_slots(node: CSINode, driver: str, more: int) -> CSINode:
     """A CSINode that lets so many more volumes of a driver be attached."""
     drivers = tuple(
-        msgspec.structs.replace(each, allocatable=VolumeNodeResources(count=(each.allocatable.count or 0) + more))
-        if each.name == driver
-        else each
+        changed(each, allocatable={"count": (each.allocatable.count or 0) + more}) if each.name == driver else each
         for each in node.spec.drivers
     )
-    return msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, drivers=drivers))
+    return changed(node, spec={"drivers": drivers})
 
 
 def shape_of(objects: Iterable[Object]) -> tuple[Any, ...]:
@@ -196,19 +174,21 @@ def shape_of(objects: Iterable[Object]) -> tuple[Any, ...]:
 
 def _renamed(found: Object, like: str, name: str) -> Object:
     """An object with another node's name wherever it has this one's, as its own and as a value of labels."""
-    replace = msgspec.structs.replace
+
+    def moved(labels: Mapping[str, str]) -> dict[str, str]:
+        return {key: name if value == like else value for key, value in labels.items()}
+
     own = name if found.name == like else f"{found.name}-{name}"
-    labels = {key: name if value == like else value for key, value in found.metadata.labels.items()}
-    metadata = replace(found.metadata, name=own, uid="", resource_version="", creation_timestamp=None, labels=labels)
-    if isinstance(found, CSIStorageCapacity) and found.node_topology is not None:
-        matched = {key: name if value == like else value for key, value in found.node_topology.match_labels.items()}
+    labels = moved(found.metadata.labels)
+    copied = renewed(found, {"name": own, "uid": "", "creation_timestamp": None, "labels": labels})
+    if isinstance(copied, CSIStorageCapacity) and copied.node_topology is not None:
         ruled = tuple(
-            replace(requirement, values=tuple(name if value == like else value for value in requirement.values))
-            for requirement in found.node_topology.match_expressions
+            changed(requirement, values=tuple(name if value == like else value for value in requirement.values))
+            for requirement in copied.node_topology.match_expressions
         )
-        topology = replace(found.node_topology, match_labels=matched, match_expressions=ruled)
-        return replace(found, metadata=metadata, node_topology=topology)
-    if isinstance(found, Node):
-        kept = tuple(taint for taint in found.spec.taints if not taint.key.startswith("node.kubernetes.io/"))
-        return replace(found, metadata=metadata, spec=replace(found.spec, unschedulable=False, taints=kept))
-    return replace(found, metadata=metadata)
+        matched = moved(copied.node_topology.match_labels)
+        return changed(copied, node_topology={"match_labels": matched, "match_expressions": ruled})
+    if isinstance(copied, Node):
+        kept = tuple(taint for taint in copied.spec.taints if not taint.key.startswith("node.kubernetes.io/"))
+        return changed(copied, spec={"unschedulable": False, "taints": kept})
+    return copied

@@ -1,6 +1,6 @@
 """A sequence of decisions with the scheduler's memory, on virtual time: a race as a repeatable script.
 
-    apply, delete ──► objects (ReplayObjects)     ──► engine ──► schedule: attempt, explained ──► explanation
+    apply, delete ──► objects (`ReplayObjects`)   ──► engine ──► schedule: attempt, explained ──► explanation
                                                          ▲         fail_binding: that attempt is undone
     advance ──► clock ──► tick ──────────────────────────┘         restart: a new engine, objects are kept
 
@@ -29,7 +29,7 @@ from tonnage.scheduling.engine.attempt import Attempt, Placement
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.queue.waiting_pods import QueuedPod, uid_of
 from tonnage.scheduling.volumes.reservations.holds import Hold
-from tonnage.whatif.creation import ReplayObjects, renewed
+from tonnage.whatif.kept_objects import ReplayObjects, renewed
 from tonnage.whatif.scheduler_memory import SchedulerMemory
 from tonnage.whatif.sources import clock_of, engine_over
 
@@ -52,7 +52,7 @@ class _OnItsWay(NamedTuple):
     placement: Placement
 
 
-class Replay:
+class Replay(ReplayObjects):
     """One cluster and one scheduler, moved by steps.
 
     Time starts at `starts_at`, else at the objects' latest timestamp, else at a fixed time. `memory` is the memory of
@@ -69,11 +69,9 @@ class Replay:
         memory: SchedulerMemory | None = None,
     ) -> None:
         found = list(objects)
-        self.clock = VirtualClock(starts_at) if starts_at is not None else clock_of(found)
-        self.objects = ReplayObjects(self.clock)
-        self.objects.load(found)
+        super().__init__(VirtualClock(starts_at) if starts_at is not None else clock_of(found), found)
         self.profiles = profiles
-        self._fresh_engine = partial(engine_over, self.objects, profiles, clock=self.clock, takes_any_pod=takes_any_pod)
+        self._fresh_engine = partial(engine_over, self, profiles, clock=self.clock, takes_any_pod=takes_any_pod)
         self._start()
         if memory is not None:
             memory.laid_into(self.engine, found)
@@ -84,11 +82,10 @@ class Replay:
 
     def pod(self, key: Key) -> Pod:
         """Raises ReplayError when there is no such pod."""
-        found = self.objects.get("Pod", key)
-        if not isinstance(found, Pod):
-            count = sum(isinstance(each, Pod) for each in self.objects)
+        found = self.get(Pod, key)
+        if found is None:
             raise ReplayError(
-                f'there is no pod "{key}" among the {count} there are now',
+                f'there is no pod "{key}" among the {len(self.of(Pod))} there are now',
                 hint="give it with the manifests or in an apply step before this one",
             )
         return found
@@ -155,19 +152,18 @@ class Replay:
 
     def hold(self, holds: Mapping[Reservation, Sequence[Hold]]) -> None:
         """Hold exactly this capacity."""
-        keys = {hold.pod for of_mode in holds.values() for hold in of_mode}
-        pods = (self.objects.get("Pod", key) for key in keys)
-        self.engine.held.agree_with(holds, {pod.key: PodInfo(pod) for pod in pods if isinstance(pod, Pod)})
+        pods = (self.get(Pod, hold.pod) for of_mode in holds.values() for hold in of_mode)
+        self.engine.held.agree_with(holds, {pod.key: PodInfo(pod) for pod in pods if pod is not None})
 
     @contextmanager
     def changed(self, objects: Sequence[Object], gone: Sequence[Object] = ()) -> Iterator[None]:
         """Try a change: inside, `objects` are applied and `gone` deleted; afterwards everything is as before. Capacity
         is held inside as it was before: our own changes to an object end no hold."""
         holds = self.engine.held.holds()
-        before = [(each, self.objects.get(type(each).__name__, each.key)) for each in objects]
+        before = [(each, self.get(type(each), each.key)) for each in objects]
         try:
             for each in gone:
-                self.delete(type(each).__name__, each.namespace, each.name)
+                self.remove(type(each), each.key)
             for each in objects:
                 self.apply(renewed(each))
             self.hold(holds)
@@ -175,7 +171,7 @@ class Replay:
         finally:
             for each, old in reversed(before):
                 if old is None:
-                    self.delete(type(each).__name__, each.namespace, each.name)
+                    self.remove(type(each), each.key)
                 else:
                     self.apply(renewed(old))
             for each in gone:
@@ -210,27 +206,27 @@ class Replay:
         """
         if isinstance(new, Pod):
             self._check_stays(new)
-        before, now = self.objects.put(new)
-        if before is now:
+        before = self.get(type(new), new.key)
+        now = self.put(new)
+        if now is before:
             return "unchanged"
-        if before is not None and before.uid != now.uid:
-            self._gone(before)
-            before = None
+        return "configured" if before is not None and before.uid == now.uid else "created"
+
+    def _came(self, before: Object | None, now: Object) -> None:
         if isinstance(now, Pod):
             self._check_placement(now)
         if before is None:
             self.engine.add(now)
-            return "created"
-        self.engine.update(before, now)
-        return "configured"
+        else:
+            self.engine.update(before, now)
 
     def delete(self, kind: str, namespace: str, name: str) -> None:
         """Delete an object; `namespace` is empty for cluster-scoped kinds. Raises ReplayError if it does not exist."""
         key = f"{namespace}/{name}" if namespace else name
-        found = self.objects.remove(kind, key)
+        found = self.named(kind, key)
         if found is None:
             raise ReplayError(f"there is no {kind} {key} to delete")
-        self._gone(found)
+        self.remove(type(found), key)
 
     def advance(self, seconds: float) -> datetime:
         """Advance the clock and expire holds. Returns the new time. Raises ReplayError at the end of time."""
@@ -249,8 +245,8 @@ class Replay:
         return forgotten
 
     def _check_stays(self, new: Pod) -> None:
-        before = self.objects.get("Pod", new.key)
-        if not isinstance(before, Pod) or new.uid not in ("", before.uid):
+        before = self.get(Pod, new.key)
+        if before is None or new.uid not in ("", before.uid):
             return
         if before.spec.node_name and new.spec.node_name != before.spec.node_name:
             told = f"cannot be bound to {new.spec.node_name} as well" if new.spec.node_name else "cannot be unbound"
@@ -269,11 +265,11 @@ class Replay:
         elif pod.spec.node_name or pod.is_terminal:
             self._take_back(sent)
 
-    def _gone(self, old: Object) -> None:
-        sent = self._on_their_way.get(uid_of(old)) if isinstance(old, Pod) else None
+    def _gone(self, found: Object) -> None:
+        sent = self._on_their_way.get(uid_of(found)) if isinstance(found, Pod) else None
         if sent is not None:  # its binding finds no pod, and fails
             self._take_back(sent)
-        self.engine.delete(old)
+        self.engine.delete(found)
 
 
 def _refusers(attempt: Attempt) -> Iterable[str]:

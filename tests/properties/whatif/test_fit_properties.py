@@ -201,7 +201,7 @@ def with_cpu(pod: Pod, cpu: int) -> Pod:
 
 def tried(remedies: Remedies, replay: Replay, name: str, pool_bytes: int, cpu_milli: int) -> bool:
     (room,) = remedies.capacities_of(name)
-    found = replay.objects.get("Node", name)
+    found = replay.named("Node", name)
     assert isinstance(found, Node)
     allocatable = {**found.status.allocatable}
     allocatable["cpu"] = allocatable["cpu"] + Quantity.parse(f"{cpu_milli}m")
@@ -214,9 +214,9 @@ def test_trying_leaves_the_cluster_as_it_was():
     counted = count(cluster, replicas([6]), most=60)
     assert counted.refusal is not None and counted.refused is not None
     replay = cluster.as_replay()
-    before = {(type(each).__name__, each.key): stripped(each) for each in replay.objects}
+    before = {(type(each).__name__, each.key): stripped(each) for each in replay}
     first = Remedies(replay, counted.refused, counted.refusal).found()
-    assert {(type(each).__name__, each.key): stripped(each) for each in replay.objects} == before
+    assert {(type(each).__name__, each.key): stripped(each) for each in replay} == before
     assert Remedies(replay, counted.refused, counted.refusal).found() == first
 
 

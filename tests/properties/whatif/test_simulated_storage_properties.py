@@ -20,6 +20,7 @@ from tonnage.whatif.simulate.measures import Measures
 from tonnage.whatif.simulate.presets import PRESETS
 from tonnage.whatif.simulate.world import World
 from tonnage.whatif.simulate.world_state import WorldSettings
+from tonnage.whatif.sources import ClusterState, clock_of
 
 GI = 1 << 30
 POOLS = st.lists(st.lists(st.integers(10, 120), min_size=1, max_size=3), min_size=1, max_size=3)
@@ -39,9 +40,8 @@ def world_of(pools: list[list[int]], preset: str, chosen: DriverSettings) -> tup
         objects += [node(name), capacity("fast", name, f"{sum(free)}Gi", pools=[f"{each}Gi" for each in free])]
     measures = Measures()
     profiles = parse(PRESETS[preset].text(), source=preset, gates=Gates()).profiles
-    world = World(
-        objects, profiles, measures, settings=WorldSettings(takes_any_pod=True, storage=StorageSettings(chosen))
-    )
+    state = ClusterState(objects, "the test", clock_of(objects))
+    world = World(state, profiles, measures, settings=WorldSettings(storage=StorageSettings(chosen)))
     measures.begin(world)
     return world, measures
 

@@ -11,6 +11,7 @@ import pytest
 from tonnage.objects.storage_v1 import FREE_VOLUMES, CSIStorageCapacity
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, storage_class, volume
+from tonnage.whatif.kept_objects import ObjectsByKind
 from tonnage.whatif.knobs import unused_claims
 from tonnage.whatif.node_copies import emptied, shape_of
 from tonnage.whatif.simulate.disks import Disk, Disks, figures
@@ -73,7 +74,7 @@ def test_figures_of_somebody_else_tell_the_number_anew_and_no_number_is_made_up(
 def test_an_empty_copy_of_a_node_takes_its_volumes_as_well():
     of = capacity("fast", "a", pools=["100Gi"], free_volumes=1)
     volumes = [volume(name, "1Gi", on="a", class_name="fast") for name in ("one", "two")]
-    found = emptied(node("a"), [node("a"), storage_class("fast"), of, *volumes])
+    found = emptied(node("a"), ObjectsByKind([node("a"), storage_class("fast"), of, *volumes]))
     (room,) = [each for each in found if isinstance(each, CSIStorageCapacity)]
     assert room.metadata.annotations[FREE_VOLUMES] == "3"
     assert shape_of([room]) != shape_of([of])
@@ -149,5 +150,5 @@ def test_a_deleted_volume_leaves_a_place_besides_its_bytes():
     deleted = {"persistentVolumeReclaimPolicy": "Delete"}
     old = volume("old", "1Gi", on="a", class_name="fast", claim="default/old", spec=deleted)
     known = [node("a"), storage_class("fast"), of, old, claim("old", "1Gi", class_name="fast", volume="old")]
-    (unused,) = unused_claims(known)
+    (unused,) = unused_claims(ObjectsByKind(known))
     assert [[room.metadata.annotations[FREE_VOLUMES] for room in rooms] for rooms in unused.room] == [["1"]]

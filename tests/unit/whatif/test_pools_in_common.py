@@ -11,6 +11,7 @@ import pytest
 from tonnage.objects.storage_v1 import POOL_IDS, CSIStorageCapacity
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, storage_class, volume
+from tonnage.whatif.kept_objects import ObjectsByKind
 from tonnage.whatif.node_copies import copy_of, emptied, sharing_pools, with_more_room
 from tonnage.whatif.simulate.disks import Disks, figures
 from tonnage_command import tonnage
@@ -61,7 +62,7 @@ def test_an_empty_copy_of_a_node_has_the_room_of_all_volumes_in_every_object_of_
     ]
     of_node = [capacity(each.name, "a", pools=["10Gi", "5Gi"], pool_ids=ids) for each in of_classes]
     volumes = [volume("one", "30Gi", on="a", class_name="slow"), volume("two", "8Gi", on="a", class_name="fast")]
-    copied = copy_of(emptied(like, [like, *of_classes, *of_node, *volumes]), "b")
+    copied = copy_of(emptied(like, ObjectsByKind([like, *of_classes, *of_node, *volumes])), "b")
     found = [each for each in copied if isinstance(each, CSIStorageCapacity)]
     assert [[str(pool) for pool in each.available_capacities] for each in found] == [["50Gi", "5Gi"]] * 2
 
@@ -74,9 +75,9 @@ def test_one_more_pool_has_an_id_of_its_own():
 
 def test_objects_that_share_some_pools_only_are_no_one_purchase():
     objects = [FAST, MIXED, *CLASSES.values(), volume("pv")]
-    assert sharing_pools(FAST, objects) == [FAST]
+    assert sharing_pools(FAST, ObjectsByKind(objects)) == [FAST]
     alike = capacity("mixed", "a", pools=["60Gi", "100Gi"], pool_ids="ssd-2,ssd-1")
-    assert sharing_pools(FAST, [FAST, alike, *CLASSES.values()]) == [FAST, alike]
+    assert sharing_pools(FAST, ObjectsByKind([FAST, alike, *CLASSES.values()])) == [FAST, alike]
 
 
 ROUNDING = """

@@ -216,7 +216,7 @@ def test_a_change_bumps_the_version_and_no_change_keeps_it():
     run = replay(*one_node())
 
     def version() -> int:
-        found = run.objects.get("CSIStorageCapacity", "kube-system/fast-a")
+        found = run.named("CSIStorageCapacity", "kube-system/fast-a")
         assert found is not None
         return int(found.metadata.resource_version)
 

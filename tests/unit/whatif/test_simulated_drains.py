@@ -13,7 +13,8 @@ from tonnage.scheduling.configuration.configuration import default_configuration
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import attachment, capacity, claim, driver, pod_with, storage_class, volume
 from tonnage.whatif.simulate.world import World
-from tonnage.whatif.simulate.world_state import Watcher, WorldSettings
+from tonnage.whatif.simulate.world_state import Watcher
+from tonnage.whatif.sources import ClusterState, clock_of
 
 OWNER = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "set", "controller": True}
 RUNNING = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
@@ -22,7 +23,7 @@ RUNNING = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"
 def world_of(*objects: Any) -> World:
     profiles = default_configuration(gates=Gates()).profiles
     typed: list[Object] = [codec.decode_doc(each) if isinstance(each, dict) else each for each in objects]
-    return World(typed, profiles, Watcher(), settings=WorldSettings(takes_any_pod=True))
+    return World(ClusterState(typed, "the test", clock_of(typed)), profiles, Watcher())
 
 
 def stateful_set(policy: str) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from tonnage.whatif.fit.fitting import Step, asked_template, asked_workload, fit
 from tonnage.whatif.manifests import GivenText
 from tonnage.whatif.pending.pending import PendingQuestion, summary
 from tonnage.whatif.simulate.played_cluster import PlayedCluster
+from tonnage.whatif.simulate.world_state import WorldSettings
 from tonnage.whatif.sources import ClusterState, OutOfTime
 from tonnage.whatif.workloads import is_workload
 
@@ -155,13 +156,9 @@ def drained(
 ) -> dict[str, Any]:
     """What draining these nodes would do. Raises TonnageError for an unknown node, or if time ends without a result."""
     names = known_nodes(nodes, state.objects, state.source)
-    scene = Scene(
-        state,
-        asking.configuration.profiles,
-        takes_any_pod=asking.takes_any_pod,
-        updates_attach_limits=asking.gates.MutableCSINodeAllocatableCount,
-        is_stopped=limit.check,
-    )
+    follows_limits = asking.gates.MutableCSINodeAllocatableCount
+    settings = WorldSettings(takes_any_pod=asking.takes_any_pod, updates_attach_limits=follows_limits)
+    scene = Scene(state, asking.configuration.profiles, settings, limit.check)
     preview = Preview(scene, names, is_one_by_one=is_one_by_one)
     try:
         preview.run(limit.check)

@@ -189,7 +189,7 @@ def _replay(given: GivenFiles, asking: Asking, configuration: Configuration, fil
     run = Replay(state.objects, configuration.profiles, takes_any_pod=takes_any_pod)
     words = captions(given.steps, len(steps))
     waits: dict[str, str] = {}
-    film.shoot(run.objects, run.engine, run.clock.now(), title=BEGIN, caption="", answer=None)
+    film.shoot(run, run.engine, run.clock.now(), title=BEGIN, caption="", answer=None)
     for result, caption in zip(taken(run, steps, str(given.steps), notes.append), words, strict=True):
         if result.answer is not None:
             uid = run.pod(result.answer.pod).uid
@@ -198,7 +198,7 @@ def _replay(given: GivenFiles, asking: Asking, configuration: Configuration, fil
                 waits[uid] = result.answer.message
         more = len(result.lines) - MAX_LINES
         film.shoot(
-            run.objects,
+            run,
             run.engine,
             run.clock.now(),
             title=_title(result),
@@ -319,7 +319,7 @@ class _Shots:
         count = f"{sample.running:,} run, {sample.waiting:,} wait, {sample.utilisation:.0%} full"
         told = f"{'; '.join(events)}; " if events else ""
         self._film.shoot(
-            world.objects,
+            world,
             world.engine,
             world.clock.now(),
             title=f"{format_duration(round(now_s))}: {told}{count}",

@@ -9,7 +9,7 @@ Nothing here decides anything.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import msgspec
@@ -89,10 +89,7 @@ class Scene:
 
     state: ClusterState
     profiles: Sequence[ResolvedProfile]
-    takes_any_pod: bool = True
-    updates_attach_limits: bool = True
-    """Whether CSINodes follow their drivers (KEP-4876)."""
-    seed: int = 0
+    settings: WorldSettings = field(default_factory=WorldSettings)
     is_stopped: Callable[[], bool] = lambda: False
     """Called between any two steps of every rehearsal. It may raise to give up."""
 
@@ -106,19 +103,11 @@ class Rehearsal:
         self._stuck_pods: list[Pod] = []
         """The pods of `outcome.stuck`, as they were before."""
         self.world = World(
-            as_in_a_cluster(scene.state.objects),
+            replace(scene.state, objects=list(as_in_a_cluster(scene.state.objects))),
             scene.profiles,
             self._lineages,
-            settings=WorldSettings(
-                seed=scene.seed,
-                takes_any_pod=scene.takes_any_pod,
-                updates_attach_limits=scene.updates_attach_limits,
-                explains=EVERY_ATTEMPT if explains else (),
-            ),
-            workloads=scene.state.workloads,
+            settings=replace(scene.settings, explains=EVERY_ATTEMPT if explains else ()),
             is_stopped=scene.is_stopped,
-            memory=scene.state.memory,
-            starts_at=scene.state.clock.now(),
         )
         self.events = self.world.nodes
         self.settle()

@@ -190,7 +190,7 @@ def _counted(
             counted.is_interrupted |= again.is_interrupted
     disks = _disks(cluster.world.storage) if with_disks else []
     class_names = {claim.class_name for replica in made[:1] for claim in replica.claims}
-    note = "; ".join(RoomRemarks(cluster.world.objects).about(class_names))
+    note = "; ".join(RoomRemarks(cluster.world).about(class_names))
     answer = FitAnswer(asked, counted, at_most, is_sure and not note, note, disks=disks)
     if counted.refusal is None or counted.refused is None or counted.is_interrupted:
         return answer

@@ -104,10 +104,9 @@ class Remedies:
         self._replay = replay
         self._pod = pod
         self._refusal = refusal
-        self._objects = {(type(each), each.key): each for each in replay.objects}
-        self._nodes: dict[str, Node] = {each.name: each for each in self._of(Node)}
-        asked = (replay.objects.get("PersistentVolumeClaim", key) for key in PodInfo(pod).claim_keys)
-        self._claims = [claim for claim in asked if isinstance(claim, PersistentVolumeClaim)]
+        self._nodes = replay.of(Node)
+        asked = (replay.get(PersistentVolumeClaim, key) for key in PodInfo(pod).claim_keys)
+        self._claims = [claim for claim in asked if claim is not None]
         self._classes = {claim.class_name for claim in self._claims}
 
     def found(self) -> list[Remedy]:
@@ -120,9 +119,6 @@ class Remedies:
         free = [*self._by_unused_claims(), *self._by_workload()]
         singles = sorted(_merged([*free, *of_nodes]))
         return [*singles, *([] if of_nodes else _merged(self._pairs())), *_merged(self._another_node())]
-
-    def _of(self, kind: type[Any]) -> Iterator[Any]:
-        return (each for each in self._objects.values() if isinstance(each, kind))
 
     def _refused_by(self, plugin: str) -> list[Node]:
         return self._nearest(NODES_TRIED, lambda answer: answer.rejected_by == plugin)
@@ -141,7 +137,7 @@ class Remedies:
         labels = self._nodes[node_name].metadata.labels
         return [
             each
-            for each in self._of(CSIStorageCapacity)
+            for each in self._replay.all(CSIStorageCapacity)
             if each.node_topology is not None
             and each.node_topology.matches(labels)
             and (not self._classes or each.storage_class_name in self._classes)
@@ -188,12 +184,12 @@ class Remedies:
     def _by_workload(self) -> Iterator[Remedy]:
         """Another class for its claims, or a smaller request, of at least half of what it was."""
         own = [claim for claim in self._claims if not claim.spec.volume_name]
-        for knob in (*class_knobs(own, self._of(StorageClass)), *request_knobs(self._pod, own)):
+        for knob in (*class_knobs(own, self._replay.all(StorageClass)), *request_knobs(self._pod, own)):
             if (amount := self._least(knob)) is not None:
                 yield _remedy(knob, amount, "")
 
     def _by_unused_claims(self) -> Iterator[Remedy]:
-        for unused in unused_claims(self._objects.values(), but_by=self._pod.key):
+        for unused in unused_claims(self._replay, but_by=self._pod.key):
             if self._fits_without(unused):
                 told = (
                     f"delete claim {unused.claim.key}, which has {unused.volume.size} on {{node}} and which no pod uses"
@@ -208,17 +204,16 @@ class Remedies:
 
     def _knobs(self, node: Node) -> Iterator[Knob]:
         yield from (state_knob for state_knob in state_knobs(node, self._pod) if state_knob.kind != "label")
-        csi_node = self._objects.get((CSINode, node.name))
-        if isinstance(csi_node, CSINode):
+        csi_node = self._replay.get(CSINode, node.name)
+        if csi_node is not None:
             yield from slots_knobs(csi_node)
         # Room for all that is promised and asked for: whatever the driver does with the promises, this is enough.
-        classes = {each.name: each for each in self._of(StorageClass)}
-        claims = self._of(PersistentVolumeClaim)
+        classes, claims = self._replay.of(StorageClass), self._replay.all(PersistentVolumeClaim)
         wanted = sum(driver_bytes(claim, classes.get(claim.class_name)) + _A_BYTE_MORE for claim in claims)
         told: set[str] = set()
         for capacity in self.capacities_of(node.name) if self._classes else ():
             if capacity.key not in told:
-                siblings = sharing_pools(capacity, self._objects.values())
+                siblings = sharing_pools(capacity, self._replay)
                 told.update(sibling.key for sibling in siblings)
                 yield pool_knob(siblings, max(wanted, 1))
         asked = {CPU, MEMORY, "pods", *PodInfo(self._pod).requests}
@@ -255,7 +250,7 @@ class Remedies:
         """A node like one that is there; of equal nodes the first."""
         seen: set[Any] = set()
         for node in sorted(self._nodes.values(), key=lambda each: each.name)[: NODES_TRIED * 4]:
-            copied = copy_of(emptied(node, self._objects.values()), f"{node.name}-like")
+            copied = copy_of(emptied(node, self._replay), f"{node.name}-like")
             shape = shape_of(copied)
             if shape in seen or len(seen) >= NODES_TRIED:
                 continue

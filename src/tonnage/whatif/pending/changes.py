@@ -20,16 +20,15 @@ from dataclasses import dataclass, replace
 from math import gcd
 from typing import Any, Final
 
-import msgspec
-
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
-from tonnage.objects.meta import Key, Object
+from tonnage.objects.meta import Key, Object, changed
 from tonnage.objects.requirements import Taint, find_untolerated
 from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.volumes.capacity.pools import listed_pools
 from tonnage.scheduling.volumes.demand import driver_bytes
 from tonnage.scheduling.volumes.explain.account_entries import NodeAccount, amount
+from tonnage.whatif.kept_objects import ObjectsByKind
 from tonnage.whatif.knobs import (
     CLAIM,
     DELETE,
@@ -107,13 +106,11 @@ def _of_no_size(
 
 
 class ChangeProposals:
-    def __init__(self, waiting: Sequence[Waiting], objects: Iterable[Object]) -> None:
+    def __init__(self, waiting: Sequence[Waiting], objects: ObjectsByKind) -> None:
         self._waiting = waiting
-        self._objects = list(objects)
-        self._nodes = {each.name: each for each in self._objects if isinstance(each, Node)}
-        self._claims = {each.key: each for each in self._objects if isinstance(each, PersistentVolumeClaim)}
-        self._classes = {each.name: each for each in self._objects if isinstance(each, StorageClass)}
-        self._pod_of = {each.key: each for each in self._objects if isinstance(each, Pod)}
+        self._objects = objects
+        self._nodes = objects.of(Node)
+        self._claims = objects.of(PersistentVolumeClaim)
         alike: dict[int, list[Waiting]] = defaultdict(list)
         for each in waiting:
             alike[id(each.explanation)].append(each)
@@ -159,7 +156,7 @@ class ChangeProposals:
 
     def _sizes(self, pod: Pod, class_name: str) -> list[int]:
         found = (self._claims[key] for key in pod.claim_keys() if key in self._claims)
-        of_class = self._classes.get(class_name)
+        of_class = self._objects.get(StorageClass, class_name)
         return [driver_bytes(each, of_class) for each in found if each.class_name == class_name and not each.is_bound]
 
     def _common_unit(self, numbers: Iterable[int], class_name: str) -> int:
@@ -174,7 +171,7 @@ class ChangeProposals:
     def _explained(self, number: int) -> Pod:
         """The pod that the explanation is of; it may not be among those that are asked about."""
         first = self._alike[number][0]
-        return self._pod_of.get(first.explanation.pod, first.pod)
+        return self._objects.get(Pod, first.explanation.pod) or first.pod
 
     def _pods(self, numbers: Iterable[int]) -> int:
         return sum(len(self._alike[number]) for number in numbers)
@@ -197,16 +194,15 @@ class ChangeProposals:
             if taint is not None:
                 counted[_of_taint(taint)] += len(pods)
         for key, value, effect in _most(counted):
-            changed = [
-                msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, taints=kept))
+            untainted = [
+                changed(node, spec={"taints": kept})
                 for node in self._nodes.values()
                 if (kept := tuple(each for each in node.spec.taints if _of_taint(each) != (key, value, effect)))
                 != node.spec.taints
             ]
-            told = (
-                f"take taint {key}{f'={value}' if value else ''}:{effect} off {named([node.name for node in changed])}"
-            )
-            yield _of_no_size(TAINT, told, changed)
+            nodes = named([node.name for node in untainted])
+            told = f"take taint {key}{f'={value}' if value else ''}:{effect} off {nodes}"
+            yield _of_no_size(TAINT, told, untainted)
 
     def _labelled(self) -> Iterator[ClusterChange]:
         """Labels that pods select nodes by, on a node that lacks them."""
@@ -224,9 +220,9 @@ class ChangeProposals:
             for gate in each.pod.spec.scheduling_gates:
                 by_gate[gate.name].append(each.pod)
         for gate in _most(Counter({name: len(pods) for name, pods in by_gate.items()})):
-            changed = [_without_gate(pod, gate) for pod in by_gate[gate]]
-            pods = changed[0].key if len(changed) == 1 else f"{len(changed):,} pods"
-            yield _of_no_size(GATE, f"remove scheduling gate {gate} from {pods}", changed)
+            ungated = [_without_gate(pod, gate) for pod in by_gate[gate]]
+            pods = ungated[0].key if len(ungated) == 1 else f"{len(ungated):,} pods"
+            yield _of_no_size(GATE, f"remove scheduling gate {gate} from {pods}", ungated)
 
     def _deleted(self) -> Iterator[ClusterChange]:
         """Whoever has a claim that only one pod may have."""
@@ -237,8 +233,8 @@ class ChangeProposals:
         for key in _most(wanted):
             if "ReadWriteOncePod" not in self._claims[key].spec.access_modes:
                 continue
-            for pod in self._objects:
-                if isinstance(pod, Pod) and pod.spec.node_name and not pod.is_terminal and key in pod.claim_keys():
+            for pod in self._objects.all(Pod):
+                if pod.spec.node_name and not pod.is_terminal and key in pod.claim_keys():
                     told = f"delete pod {pod.key}, which has claim {key} for itself"
                     yield _of_no_size(DELETE, told, [], (pod,))
 
@@ -247,7 +243,7 @@ class ChangeProposals:
     def _unmade_claims(self) -> list[PersistentVolumeClaim]:
         """Claims without a volume of pods that were refused for their volumes, and of no pod that has a place."""
         waiting = {each.key for each in self._waiting}
-        others = [each for each in self._objects if isinstance(each, Pod) and each.key not in waiting]
+        others = [each for each in self._objects.all(Pod) if each.key not in waiting]
         used = {key for pod in others if not pod.is_terminal for key in pod.claim_keys()}
         refused = {number for number, _ in self._refused("VolumeBinding")}
         wanted = {key for number in refused for each in self._alike[number] for key in each.pod.claim_keys()}
@@ -265,8 +261,8 @@ class ChangeProposals:
 
     def _other_classes(self) -> Iterator[ClusterChange]:
         """All claims of one class in another whose room is known: one that nobody checks would let every pod in."""
-        checked = {each.storage_class_name for each in self._objects if isinstance(each, CSIStorageCapacity)}
-        classes = (each for each in self._objects if isinstance(each, StorageClass) and each.name in checked)
+        checked = {each.storage_class_name for each in self._objects.all(CSIStorageCapacity)}
+        classes = (each for each in self._objects.all(StorageClass) if each.name in checked)
         for knob in class_knobs(self._unmade_claims(), classes):
             yield _of_knob(knob)
 
@@ -287,7 +283,7 @@ class ChangeProposals:
             for claim in account.claims if isinstance(account, NodeAccount) else ():
                 if claim.slots is not None and claim.slots.miss is not None:
                     taken[name, claim.slots.driver][number] = claim.slots.new
-        limits = {each.name: each for each in self._objects if isinstance(each, CSINode)}
+        limits = self._objects.of(CSINode)
         for place in _most(Counter({place: self._pods(numbers) for place, numbers in taken.items()})):
             name, driver = place
             if name in limits:
@@ -297,7 +293,7 @@ class ChangeProposals:
         """More room in one capacity object; of those for a group of classes that share their pools, in all of them."""
         asked: dict[Key, dict[int, int]] = defaultdict(dict)
         units: dict[Key, int] = defaultdict(int)
-        known = {each.key: each for each in self._objects if isinstance(each, CSIStorageCapacity)}
+        known = self._objects.of(CSIStorageCapacity)
         for number, name in self._refused("VolumeBinding"):
             account = self._alike[number][0].explanation.volumes.get(name)
             of_pod: Counter[Key] = Counter()
@@ -375,7 +371,7 @@ def _of_taint(taint: Taint) -> tuple[str, str, str]:
 
 def _without_gate(pod: Pod, gate: str) -> Pod:
     kept = tuple(each for each in pod.spec.scheduling_gates if each.name != gate)
-    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, scheduling_gates=kept))
+    return changed(pod, spec={"scheduling_gates": kept})
 
 
 def _most(counted: Counter[Any]) -> list[Any]:

@@ -213,7 +213,7 @@ class PendingQuestion:
         tried = [pending_pod for pending_pod in self._decided if pending_pod.cause.kind not in _NEVER_TRIED]
         waiting = [Waiting(each.pod, each.explanation) for each in tried if each.explanation is not None]
         trials = Trials(self.sequence, waiting, step)
-        for change in ChangeProposals(waiting, self.sequence.replay.objects).all():
+        for change in ChangeProposals(waiting, self.sequence.replay).all():
             found = trials.tried(change)
             if found is not None:
                 self._helps.append(found)

@@ -116,7 +116,7 @@ class Trials:
 
     def tried_in_pairs(self, each: Waiting) -> Help | None:
         """Two changes that let a pod in which no single one does: the first pair, of the cheapest kinds, that does."""
-        alone = ChangeProposals([each], self._replay.objects).of_cluster()
+        alone = ChangeProposals([each], self._replay).of_cluster()
         for first in [change for change in alone if change.rank != NODE][:MOST_FIRST]:
             with self._changed(first.objects(first.size), first.deleted):
                 attempt = self._replay.attempt(each.key, explains=True)
@@ -126,7 +126,7 @@ class Trials:
                 if attempt.explanation is None:
                     continue
                 left = Waiting(each.pod, attempt.explanation)
-                for second in ChangeProposals([left], self._replay.objects).of_cluster()[:MOST_SECOND]:
+                for second in ChangeProposals([left], self._replay).of_cluster()[:MOST_SECOND]:
                     if second.rank == NODE:
                         continue
                     if each.key in self._only_local and not self._placed(second, second.size, [each.key]):

@@ -40,7 +40,7 @@ from tonnage.objects.storage_v1 import (
 from tonnage.quantity import Quantity
 from tonnage.scheduling.volumes.capacity.groups import pool_ids_of
 from tonnage.scheduling.volumes.capacity.pools import free_volumes, listed_pools, told_pools, volume_limit
-from tonnage.whatif.creation import renewed
+from tonnage.whatif.kept_objects import renewed
 
 PickPolicy = Literal["most-free", "best-fit", "first-fit", "random"]
 PICK_POLICIES: Final[tuple[PickPolicy, ...]] = ("most-free", "best-fit", "first-fit", "random")

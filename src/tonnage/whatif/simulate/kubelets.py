@@ -26,7 +26,7 @@ from tonnage.objects.core_v1.pod import PodStatus
 from tonnage.objects.meta import Condition
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeAttachment, VolumeNodeResources
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.whatif.creation import renewed
+from tonnage.whatif.kept_objects import renewed
 from tonnage.whatif.simulate.controllers import Controllers
 from tonnage.whatif.simulate.disks import Disk
 from tonnage.whatif.simulate.storage_model import StorageModel, driver_of

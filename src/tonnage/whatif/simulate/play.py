@@ -22,6 +22,7 @@ from tonnage.objects.meta import Key, Object
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.whatif.creation import Creation
 from tonnage.whatif.expansion import Replica, WorkloadExpander
+from tonnage.whatif.kept_objects import ObjectsByKind
 from tonnage.whatif.manifest_errors import Origin
 from tonnage.whatif.manifests import READ, objects_at
 from tonnage.whatif.node_copies import copy_of, emptied
@@ -152,7 +153,7 @@ class Play:
         self.warnings: list[str] = []
         state = player.state
         self.world = World(
-            state.objects,
+            state,
             run.profiles,
             self.measures,
             settings=WorldSettings(
@@ -163,10 +164,7 @@ class Play:
                 stops_after=run.stops_after,
                 updates_attach_limits=player.updates_attach_limits,
             ),
-            workloads=state.workloads,
             is_stopped=player.is_stopped,
-            memory=state.memory,
-            starts_at=state.clock.now(),
         )
         self.measures.begin(self.world)
         self.measures.on_running = self._started
@@ -335,7 +333,7 @@ class Play:
     def _size(self, workload: StatefulSet | ReplicaSet | ReplicationController) -> None:
         """Give an applied workload the pods that it asks for; surplus pods are deleted, the last first."""
         place = (type(workload).__name__, workload.key)
-        present = [pod for pod in pods_of(workload, self.world.objects) if not pod.is_terminal]
+        present = [pod for pod in pods_of(workload, self.world) if not pod.is_terminal]
         have = self.world.sizes.setdefault(place, len(present))
         for _ in range(workload.spec.replicas - have):
             self._arrive(workload, None)
@@ -348,7 +346,7 @@ class Play:
         """Like kubectl delete: pods of a remaining workload are recreated, those of a deleted one are not."""
         for kind, namespace, name in event.objects:
             key = f"{namespace}/{name}" if namespace else name
-            found = self.world.objects.get(kind, key)
+            found = self.world.named(kind, key)
             workload = found or self.world.workloads.get((kind, key))
             if isinstance(found, Pod):
                 self.world.controllers.replace(found, "deleted")
@@ -358,13 +356,13 @@ class Play:
                 self.world.remove(type(found), key)
             if workload is not None and is_workload(workload):
                 self._daemons.pop(key, None)
-                for pod in pods_of(workload, self.world.objects):
+                for pod in pods_of(workload, self.world):
                     self.world.controllers.end(pod, "deleted")
 
     def _join(self, event: Join) -> None:
         objects = self._player.state.objects
         like = next(each for each in objects if isinstance(each, Node) and each.name == event.like)
-        own = emptied(like, objects)
+        own = emptied(like, ObjectsByKind(objects))
         for name in event.names:
             if self._player.is_stopped():
                 return

@@ -13,7 +13,7 @@ sizes: pools 100 and 100 hold 80+20 twice if each 20 goes beside an 80, else onc
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
@@ -93,21 +93,18 @@ class PlayedCluster:
         self._courses: dict[Disk, Course] = {}
         """By disk, what its driver is assumed to do from now on."""
         self.world = World(
-            [each for each in state.objects if not (isinstance(each, Pod) and self._is_left_alone(each))],
+            replace(state, objects=[each for each in state.objects if not self._is_left_alone(each)]),
             profiles,
             self.courses,
             settings=WorldSettings(takes_any_pod=takes_any_pod, explains=EVERY_ATTEMPT if explains else ()),
-            workloads=state.workloads,
             is_stopped=is_stopped,
-            memory=state.memory,
-            starts_at=state.clock.now(),
         )
         self.world.storage.choose = self._pool_for
         self.settle()
 
-    def _is_left_alone(self, pod: Pod) -> bool:
-        """True if the pod waits for a scheduler that does not run: it takes no room."""
-        return not pod.spec.node_name and bool(self._nobody(pod.spec.scheduler_name))
+    def _is_left_alone(self, found: Object) -> bool:
+        """True for a pod that waits for a scheduler that does not run: it takes no room."""
+        return isinstance(found, Pod) and not found.spec.node_name and bool(self._nobody(found.spec.scheduler_name))
 
     def settle(self) -> None:
         self.world.run_until_idle(self.world.agenda.now_s + LONGEST_S)
@@ -142,7 +139,7 @@ class PlayedCluster:
     def as_replay(self) -> Replay:
         """Its current objects as a replay, for decisions that leave the cluster unchanged."""
         made = Replay(
-            self.world.objects,
+            self.world,
             self._profiles,
             takes_any_pod=self._takes_any_pod,
             starts_at=self.world.clock.now(),
@@ -225,7 +222,7 @@ class PlayedWorkloads:
                 self._decided(pod, name, state) if state is PodState.PENDING else PodAnswer(pod.key, name, state, node)
             )
         claims = [claim for replica in expansion.missing for claim in replica.claims]
-        for sentence in RoomRemarks(self._cluster.world.objects).about({claim.class_name for claim in claims}):
+        for sentence in RoomRemarks(self._cluster.world).about({claim.class_name for claim in claims}):
             self._note(sentence)
         for replica in expansion.missing:
             self._cluster.place(replica)

@@ -25,7 +25,7 @@ from tonnage.objects.size_rules import rules_of, volume_size
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass, VolumeAttachment
 from tonnage.scheduling.volumes.capacity.pools import pool_policy_of, rebuilds_volumes
 from tonnage.scheduling.volumes.demand import driver_bytes, volume_bytes
-from tonnage.whatif.creation import renewed
+from tonnage.whatif.kept_objects import renewed
 from tonnage.whatif.simulate.disks import (
     DEFAULT_PICK,
     PICK_POLICIES,

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from datetime import datetime
 from typing import Any, Final
 
 from tonnage.behaviour.workloads.pod_states import RejectedPods
@@ -32,7 +31,6 @@ from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.engine.held_room import HeldCapacity
 from tonnage.scheduling.volumes.packing.pool_fits import SearchBudget, place_one
 from tonnage.scheduling.volumes.reservations.holds import Hold
-from tonnage.whatif.scheduler_memory import SchedulerMemory
 from tonnage.whatif.simulate.controllers import Controllers, VolumeBinder
 from tonnage.whatif.simulate.disks import Disk
 from tonnage.whatif.simulate.kubelets import Kubelets, Rebuilds
@@ -40,7 +38,7 @@ from tonnage.whatif.simulate.node_events import NodeEvents
 from tonnage.whatif.simulate.scheduler_loop import SchedulerLoop
 from tonnage.whatif.simulate.storage_model import StorageModel
 from tonnage.whatif.simulate.world_state import Watcher, WorldSettings, WorldState
-from tonnage.whatif.sources import engine_over
+from tonnage.whatif.sources import ClusterState, engine_over
 
 TICK_S: Final = 1.0
 """How often a scheduler with waiting pods looks at the clock."""
@@ -49,29 +47,23 @@ _ASKED_WITHIN_S: Final = 5.0
 
 
 class World(WorldState):
-    """One cluster, moved by its agenda. `is_stopped` is called between any two steps and can end the run early.
-
-    `memory` is the memory of the cluster's live scheduler. Time starts at `starts_at`, else at the objects' latest
-    timestamp.
-    """
+    """One cluster, moved by its agenda. `is_stopped` is called between any two steps and can end the run early."""
 
     def __init__(
         self,
-        objects: Iterable[Object],
+        state: ClusterState,
         profiles: Sequence[ResolvedProfile],
         watcher: Watcher,
         *,
         settings: WorldSettings | None = None,
-        workloads: Iterable[Object] = (),
         is_stopped: Callable[[], bool] = lambda: False,
-        memory: SchedulerMemory | None = None,
-        starts_at: datetime | None = None,
     ) -> None:
-        found = memory.written_to(objects) if memory is not None else objects
-        super().__init__(found, settings or WorldSettings(), watcher, workloads, starts_at)
+        memory = state.memory
+        found = memory.written_to(state.objects) if memory is not None else state.objects
+        super().__init__(found, settings or WorldSettings(), watcher, state.workloads, state.clock.now())
         self.is_stopped = is_stopped
         seed, any_pod = self.settings.seed, self.settings.takes_any_pod
-        self.engine = engine_over(self.objects, profiles, clock=self.clock, seed=seed, takes_any_pod=any_pod)
+        self.engine = engine_over(self, profiles, clock=self.clock, seed=seed, takes_any_pod=any_pod)
         self.storage = StorageModel(self, random.Random(f"storage {seed}"))
         self.rebuilds = Rebuilds(self.storage)
         self.controllers = Controllers(self, random.Random(f"successors {seed}"), RejectedPods(self.clock))
@@ -82,7 +74,7 @@ class World(WorldState):
         self._ticked_s = 0.0
         unseen = self.engine.held.holds()
         if memory is not None:
-            memory.after_writing().laid_into(self.engine, self.objects)
+            memory.after_writing().laid_into(self.engine, self)
             known = {key for holds in self.engine.held.holds().values() for hold in holds for key in hold.claims}
             unseen = {
                 mode: [hold for hold in holds if not self._is_settled(hold, known)] for mode, holds in unseen.items()
@@ -100,7 +92,7 @@ class World(WorldState):
         )
 
     def _open(self, unseen: Mapping[Reservation, Sequence[Hold]]) -> None:
-        self.storage.open(self.objects)
+        self.storage.open(self)
         for pod in self.pods():
             self._keep(pod, is_new=True)
         self._take_unseen(hold for holds in unseen.values() for hold in holds)
@@ -239,7 +231,7 @@ def disk_documents(storage: StorageModel, held: HeldCapacity | None) -> list[dic
 
 def disks_of_objects(objects: Iterable[Object], held: HeldCapacity | None) -> list[dict[str, Any]]:
     known = list(objects)
-    storage = StorageModel(WorldState(known, WorldSettings(), Watcher(), ()), random.Random(0))
+    storage = StorageModel(WorldState(known, WorldSettings(), Watcher()), random.Random(0))
     storage.open(known)
     return disk_documents(storage, held)
 

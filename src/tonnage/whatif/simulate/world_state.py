@@ -12,18 +12,16 @@ from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import count
-from typing import Final, TypeVar, cast
-
-import msgspec
+from typing import Final
 
 from tonnage.behaviour.workloads.pod_states import Sized
 from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
-from tonnage.objects.meta import Key, Object
+from tonnage.objects.meta import Key, Object, changed
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.engine.attempt import Attempt
 from tonnage.scheduling.framework import Status
-from tonnage.whatif.creation import ReplayObjects
+from tonnage.whatif.kept_objects import ReplayObjects
 from tonnage.whatif.simulate.disks import StorageSettings
 from tonnage.whatif.sources import clock_of
 
@@ -71,9 +69,6 @@ class Agenda:
         return None
 
 
-T = TypeVar("T", bound=Object)
-
-
 @dataclass(slots=True)
 class Watcher:
     """Called at once with what happens in a world. Here it only remembers which pod replaced which."""
@@ -102,7 +97,7 @@ class Watcher:
 class WorldSettings:
     seed: int = 0
     storage: StorageSettings = field(default_factory=StorageSettings)
-    takes_any_pod: bool = False
+    takes_any_pod: bool = True
     explains: Container[int] = ()
     """Numbers of the attempts to explain; `EVERY_ATTEMPT` for all."""
     stops_after: int | None = None
@@ -113,21 +108,21 @@ class WorldSettings:
     """Whether a CSINode follows its drivers (KEP-4876)."""
 
 
-class WorldState:
+class WorldState(ReplayObjects):
+    """A cluster's objects on virtual time. `starts_at`: else at the objects' latest timestamp."""
+
     def __init__(
         self,
         objects: Iterable[Object],
         settings: WorldSettings,
         watcher: Watcher,
-        workloads: Iterable[Object],
+        workloads: Iterable[Object] = (),
         starts_at: datetime | None = None,
     ) -> None:
-        self.settings = settings
         found = list(objects)
-        self.clock = VirtualClock(starts_at) if starts_at is not None else clock_of(found)
+        super().__init__(VirtualClock(starts_at) if starts_at is not None else clock_of(found), found)
+        self.settings = settings
         self.agenda = Agenda(self.clock)
-        self.objects = ReplayObjects(self.clock)
-        self.objects.load(found)
         self.workloads = {(type(workload).__name__, workload.key): workload for workload in workloads}
         """By kind and key: workloads that decisions do not read; budgets need their sizes."""
         self.sizes: dict[tuple[str, Key], int] = {}
@@ -137,20 +132,11 @@ class WorldState:
         """By uid: when the pod arrived."""
         self._on_node: dict[str, dict[Key, Pod]] = {}
 
-    def get(self, kind: type[T], key: Key) -> T | None:
-        return cast("T | None", self.objects.get(kind.__name__, key))
-
     def find(self, kind: type[Object], key: Key) -> Object | None:
         """An object, also of `workloads`, with its current size."""
         place = (kind.__name__, key)
-        found, size = self.objects.get(*place) or self.workloads.get(place), self.sizes.get(place)
-        if size is None or not isinstance(found, Sized):
-            return found
-        return msgspec.structs.replace(found, spec=msgspec.structs.replace(found.spec, replicas=size))
-
-    def all(self, kind: type[T]) -> list[T]:
-        """All objects of a kind, in order of creation."""
-        return cast("list[T]", list(self.objects.of_kind(kind.__name__)))
+        found, size = self.named(*place) or self.workloads.get(place), self.sizes.get(place)
+        return changed(found, spec={"replicas": size}) if size is not None and isinstance(found, Sized) else found
 
     def pods(self) -> list[Pod]:
         return self.all(Pod)
@@ -169,31 +155,9 @@ class WorldState:
             return None
         return self.get(PersistentVolume, claim.spec.volume_name)
 
-    def put(self, new: T) -> T:
-        before, now = cast("tuple[Object | None, T]", self.objects.put(new))
-        if before is now:
-            return now
-        if before is not None and before.uid != now.uid:
-            self._gone(before)
-            before = None
-        self._came(before, now)
-        return now
-
-    def remove(self, kind: type[Object], key: Key) -> None:
-        """Delete an object, if it exists."""
-        found = self.objects.remove(kind.__name__, key)
-        if found is not None:
-            self._gone(found)
-
     def evict(self, pod: Pod, why: str) -> None:
         """Delete this pod, but not another of its name."""
         found = self.now(pod)
         if found is not None:
             self.remove(Pod, pod.key)
             self.watcher.gone(found, why)
-
-    def _came(self, before: Object | None, now: Object) -> None:
-        """An object is new or has changed."""
-
-    def _gone(self, found: Object) -> None:
-        """An object is gone."""

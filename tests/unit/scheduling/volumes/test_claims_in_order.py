@@ -25,6 +25,7 @@ from tonnage.whatif.simulate.measures import Measures
 from tonnage.whatif.simulate.scheduler_loop import patched
 from tonnage.whatif.simulate.world import World
 from tonnage.whatif.simulate.world_state import WorldSettings
+from tonnage.whatif.sources import ClusterState, clock_of
 
 T = TypeVar("T", bound=Object)
 
@@ -44,10 +45,10 @@ class Play:
         chosen = DriverSettings(pick=pick, **(settings or {}))  # type: ignore[arg-type]
         self.measures = Measures()
         self.world = World(
-            objects,
+            ClusterState(objects, "the test", clock_of(objects)),
             profiles,
             self.measures,
-            settings=WorldSettings(takes_any_pod=True, storage=StorageSettings(chosen)),
+            settings=WorldSettings(storage=StorageSettings(chosen)),
         )
         self.measures.begin(self.world)
         self.sent: list[tuple[float, str]] = []

@@ -23,7 +23,7 @@ from tonnage.whatif.simulate.play import Player, Run
 from tonnage.whatif.simulate.scenario import read_scenario
 from tonnage.whatif.simulate.world import World
 from tonnage.whatif.simulate.world_state import Watcher, WorldSettings
-from tonnage.whatif.sources import from_files
+from tonnage.whatif.sources import ClusterState, clock_of, from_files
 
 GI = 1 << 30
 DRIVER = "pools.tonnage.dev"
@@ -62,8 +62,10 @@ def world_of(*docs: Any, workloads: Iterable[Object] = (), **settings: Any) -> t
     """A world with these objects; `settings` are those of its storage."""
     seen = Seen()
     profiles = default_configuration(gates=Gates()).profiles
-    chosen = WorldSettings(takes_any_pod=True, storage=StorageSettings(**settings))
-    world = World(typed(docs), profiles, seen, settings=chosen, workloads=workloads)
+    chosen = WorldSettings(storage=StorageSettings(**settings))
+    objects = typed(docs)
+    state = ClusterState(objects, "the test", clock_of(objects), workloads=list(workloads))
+    world = World(state, profiles, seen, settings=chosen)
     seen.world = world
     return world, seen
 

@@ -15,7 +15,7 @@ from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
 from tonnage.whatif.simulate.disks import DriverSettings
 from tonnage.whatif.simulate.world import World
-from tonnage.whatif.simulate.world_state import WorldSettings
+from tonnage.whatif.sources import ClusterState, clock_of
 
 CLUSTER = (storage_class(), driver(), node("a"), node("b"))
 
@@ -25,10 +25,10 @@ def test_a_pod_runs_once_its_volume_is_made_and_figures_follow():
     world, seen = world_of(*CLUSTER, *pools, claim("data", "60Gi"), pod_with("db", "data"))
     world.run_until(60.0)
     assert seen.ran == {"default/db": pytest.approx(1.5)}, "made, attached, started: half a second each"
-    (volume,) = (each for each in world.objects if isinstance(each, PersistentVolume))
+    (volume,) = (each for each in world if isinstance(each, PersistentVolume))
     assert volume.spec.claim_ref is not None and volume.spec.claim_ref.key == "default/data"
     assert sorted(disk.free_bytes >> 30 for disk in world.storage.disks) == [40, 100]
-    told = [each.capacity for each in world.objects if isinstance(each, CSIStorageCapacity)]
+    told = [each.capacity for each in world if isinstance(each, CSIStorageCapacity)]
     assert sorted(each.value() >> 30 for each in told if each is not None) == [40, 100]
 
 
@@ -207,8 +207,7 @@ def test_a_binding_that_writes_to_what_it_waited_for_goes_on():
     seen = Seen()
     pools = capacity("fast", "a", "100Gi", pools=["100Gi"])
     objects = typed((*CLUSTER, pools, claim("data", "60Gi"), pod_with("db", "data")))
-    settings = WorldSettings(takes_any_pod=True)
-    seen.world = world = World(objects, profiles, seen, settings=settings)
+    seen.world = world = World(ClusterState(objects, "the test", clock_of(objects)), profiles, seen)
     world.run_until(60.0)
     assert seen.came_back == []
     assert list(seen.ran) == ["default/db"]
