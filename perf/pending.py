@@ -31,7 +31,7 @@ def waiting(nodes: int, pods: int, kinds: int) -> ClusterState:
         objects += [node(name), capacity(node=name, free=f"{50 + number % 50}Gi")]
     objects += [claim(f"c{number}", f"{200 + number % kinds}Gi") for number in range(pods)]
     made = [pod_with(f"p{number:04}", f"c{number}") for number in range(pods)]
-    return ClusterState((*objects, *made), "perf", VirtualClock(), pods={each.key: each for each in made})
+    return ClusterState((*objects, *made), "perf", VirtualClock())
 
 
 def main() -> int:

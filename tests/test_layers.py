@@ -151,8 +151,8 @@ INNER_ROWS: dict[str, Rows] = {
         ("program",),
     ),
     "whatif": (
-        ("kept_objects", "manifest_errors", "page", "scheduler_memory", "workloads"),
-        ("node_copies",),
+        ("kept_objects", "manifest_errors", "page", "workloads"),
+        ("node_copies", "scheduler_memory"),
         ("html", "manifests", "knobs", "schedulers_seen", "shadow"),
         ("creation", "recording"),
         ("sources",),

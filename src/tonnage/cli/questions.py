@@ -98,7 +98,7 @@ def drain_preview(
 
     configuration = cluster.configuration
     state = cluster.state(user_agent="tonnage-drain-preview", with_workloads=True)
-    names = known_nodes(nodes, state.objects, state.source)
+    names = known_nodes(nodes, state)
     follows_limits = cluster.gates.MutableCSINodeAllocatableCount
     settings = WorldSettings(takes_any_pod=cluster.config_file is None, updates_attach_limits=follows_limits)
     scene = Scene(state, configuration.profiles, settings)

@@ -18,8 +18,6 @@ from functools import partial
 from itertools import count, islice
 from typing import Final, TypeVar
 
-import msgspec
-
 from tonnage.behaviour.workloads.daemon_set_plan import NodeEligibility, daemon_pod, target_node
 from tonnage.behaviour.workloads.job_pods import job_of, job_pod
 from tonnage.behaviour.workloads.pod_states import generated_name, ordinal_of
@@ -32,15 +30,13 @@ from tonnage.objects.codec import resource_of
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod, ReplicationController
 from tonnage.objects.core_v1.persistent_volume import Volume
 from tonnage.objects.document import Doc
-from tonnage.objects.meta import Object
+from tonnage.objects.meta import Object, changed
 from tonnage.whatif.creation import Creation, QuotaExceeded
 from tonnage.whatif.kept_objects import stable_uid
 from tonnage.whatif.manifest_errors import Origin
 from tonnage.whatif.manifests import Manifest
 from tonnage.whatif.sources import ClusterState
 from tonnage.whatif.workloads import Workload, pods_of
-
-replace = msgspec.structs.replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +85,11 @@ def copied(replica: Replica, name: str, claim_names: Mapping[str, str] | None = 
         labels = {**labels, POD_NAME: name}
         if POD_INDEX in labels:
             labels[POD_INDEX] = str(ordinal_of(name))
-    metadata = replace(old.metadata, name=name, uid=uid_of("Pod", namespace, name), labels=labels)
     names = {claim.name: _renamed(claim.name, old.name, name) for claim in replica.claims} | dict(claim_names or {})
     volumes = tuple(_volume(volume, names) for volume in old.spec.volumes)
     hostname = name if old.spec.hostname == old.name else old.spec.hostname
-    pod = replace(old, metadata=metadata, spec=replace(old.spec, hostname=hostname, volumes=volumes))
+    metadata = {"name": name, "uid": uid_of("Pod", namespace, name), "labels": labels}
+    pod = changed(old, metadata=metadata, spec={"hostname": hostname, "volumes": volumes})
     claims = tuple(_claim(claim, names[claim.name], old, pod) for claim in replica.claims)
     return Replica(pod, claims)
 
@@ -109,16 +105,16 @@ def _volume(volume: Volume, names: dict[str, str]) -> Volume:
     source = volume.persistent_volume_claim
     if source is None or names.get(source.claim_name, source.claim_name) == source.claim_name:
         return volume
-    return replace(volume, persistent_volume_claim=replace(source, claim_name=names[source.claim_name]))
+    return changed(volume, persistent_volume_claim={"claim_name": names[source.claim_name]})
 
 
 def _claim(claim: PersistentVolumeClaim, name: str, old: Pod, new: Pod) -> PersistentVolumeClaim:
     uid = uid_of("PersistentVolumeClaim", claim.namespace, name)
     owners = tuple(
-        replace(owner, name=new.name, uid=new.uid) if owner.uid == old.uid else owner
+        changed(owner, name=new.name, uid=new.uid) if owner.uid == old.uid else owner
         for owner in claim.metadata.owner_references
     )
-    return replace(claim, metadata=replace(claim.metadata, name=name, uid=uid, owner_references=owners))
+    return changed(claim, metadata={"name": name, "uid": uid, "owner_references": owners})
 
 
 T = TypeVar("T", bound=Object)
@@ -150,8 +146,8 @@ class WorkloadExpander:
         self._creation = creation
         self._warnings = warnings
         self._rng = random.Random(_SEED)
-        self._claims = {each.key for each in state.objects if isinstance(each, PersistentVolumeClaim)}
-        self._names = {each.key for each in state.objects if isinstance(each, Pod)}
+        self._claims = set(state.by_kind.of(PersistentVolumeClaim))
+        self._names = set(state.pods)
 
     def expand(self, workload: Workload) -> Expansion:
         """The pods that a workload has, and the first that its controller would still make. Raises BrokenManifest."""
@@ -196,8 +192,8 @@ class WorkloadExpander:
             return workload, ()
         doc = replica_set_for(workload, workload.spec.replicas)
         name = f"{workload.namespace}/{doc['metadata']['name']}"
-        for each in self._state.objects:
-            if isinstance(each, ReplicaSet) and (each.key == name or _is_of(each, workload)):
+        for each in self._state.by_kind.all(ReplicaSet):
+            if each.key == name or _is_of(each, workload):
                 return each, ()
         made = self._typed(ReplicaSet, doc, workload)
         return made, (made,)
@@ -261,8 +257,7 @@ class WorkloadExpander:
 
     def _daemon_nodes(self, owner: DaemonSet) -> list[str]:
         eligibility = NodeEligibility.of(owner)
-        nodes = sorted((each for each in self._state.objects if isinstance(each, Node)), key=lambda node: node.name)
-        return [node.name for node in nodes if eligibility.should_run(node)]
+        return sorted(node.name for node in self._state.by_kind.all(Node) if eligibility.should_run(node))
 
     def _free_name(self, metadata: Doc) -> str:
         while True:

@@ -15,12 +15,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-import msgspec
-
 from tonnage.clock import Clock
 from tonnage.errors import TonnageError, closest
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
-from tonnage.objects.meta import Key, Object, split_key
+from tonnage.objects.meta import Key, Object, changed, split_key
 from tonnage.objects.requirements import Toleration
 from tonnage.objects.storage_v1 import CSIStorageCapacity, StorageClass
 from tonnage.scheduling.cluster.pod_info import PodInfo
@@ -30,6 +28,7 @@ from tonnage.scheduling.configuration.profile_plugins import ExtensionPoint
 from tonnage.scheduling.decision.answers import Diagnosis
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.volumes.capacity.pools import listed_pools
+from tonnage.whatif.kept_objects import ObjectsByKind
 from tonnage.whatif.replay import Replay
 from tonnage.whatif.scheduler_memory import SchedulerMemory
 from tonnage.whatif.sources import ClusterState, engine_over
@@ -55,7 +54,7 @@ def explain_pod(
     engine = engine_over(objects, [profile], clock=clock)
     if pod.spec.node_name:
         engine.delete(pod)
-        pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=""))
+        pod = changed(pod, spec={"node_name": ""})
     if memory is not None:
         for sentence in memory.differences(engine):
             note(sentence)
@@ -76,8 +75,9 @@ def decided_on(
     if remark := remark_on(pod, state.memory):
         note(remark)
     keys = PodInfo(pod).claim_keys
-    claims = [each for each in state.objects if isinstance(each, PersistentVolumeClaim) and each.key in keys]
-    for sentence in RoomRemarks(state.objects).about({each.class_name for each in claims if not each.spec.volume_name}):
+    claims = [each for each in state.by_kind.all(PersistentVolumeClaim) if each.key in keys]
+    names = {each.class_name for each in claims if not each.spec.volume_name}
+    for sentence in RoomRemarks(state.by_kind).about(names):
         note(sentence)
     found = explain_pod(pod, state.objects, profile, clock=state.clock, memory=state.memory, note=note)
     if is_default and not pod.spec.node_name:
@@ -108,9 +108,8 @@ def find_pod(state: ClusterState, key: Key) -> Pod:
         return pod
     workloads = [(type(each).__name__, each.key) for each in state.objects if not isinstance(each, Pod)]
     namesake = next((kind for kind, other in (*state.passed_over, *workloads) if other == key), "")
-    count = len(state.pods)
-    message = f'there is no pod "{key}" among the {count} of {state.source}'
-    if not count:
+    message = f'there is no pod "{key}" among the {len(state.pods)} of {state.source}'
+    if not state.pods:
         message = f"there are no pods in {state.source}"
     raise TonnageError(message, hint=_hint(key, namesake, state.pods))
 
@@ -159,12 +158,10 @@ def asks_for_another(pod: Pod) -> str:
 class RoomRemarks:
     """What is to be said of an answer about new claims of some classes, because of how their room is published."""
 
-    def __init__(self, objects: Iterable[Object]) -> None:
-        known = list(objects)
-        capacities = (each for each in known if isinstance(each, CSIStorageCapacity))
+    def __init__(self, objects: ObjectsByKind) -> None:
+        capacities = objects.all(CSIStorageCapacity)
         self._vague = frozenset(capacity.storage_class_name for capacity in capacities if not listed_pools(capacity))
-        classes = (each for each in known if isinstance(each, StorageClass))
-        self._copies = {each.name: each.volume_copies for each in classes if each.volume_copies > 1}
+        self._copies = {each.name: each.volume_copies for each in objects.all(StorageClass) if each.volume_copies > 1}
 
     def about(self, class_names: Collection[str]) -> Iterator[str]:
         vague = self._vague.intersection(class_names)
@@ -277,7 +274,7 @@ class DecisionSequence:
             memory=state.memory,
         )
         self.replay.engine.queue.wakes = False  # pods are taken by name: thousands would be moved at every change
-        self._remarks = RoomRemarks(state.objects)
+        self._remarks = RoomRemarks(state.by_kind)
         for sentence in state.memory.differences(self.replay.engine) if state.memory is not None else ():
             self._say(sentence)
 
@@ -317,8 +314,7 @@ class DecisionSequence:
 
     def explain_tolerant(self, pod: Pod) -> Explanation:
         """What would be decided if no node were cordoned or tainted. Nothing is kept."""
-        spec = msgspec.structs.replace(pod.spec, tolerations=(Toleration(operator="Exists"),))
-        return self.replay.engine.explain(msgspec.structs.replace(pod, spec=spec))
+        return self.replay.engine.explain(changed(pod, spec={"tolerations": (Toleration(operator="Exists"),)}))
 
     def held_back(self, pod: Pod) -> str:
         """Why a pod is not tried at all; empty when it is."""

@@ -30,12 +30,12 @@ from rich.text import Text
 
 from tonnage.clock import rfc3339
 from tonnage.documents.creation import NameGenerator
-from tonnage.errors import TonnageError, did_you_mean
+from tonnage.errors import did_you_mean
 from tonnage.objects.meta import Key, Object
 from tonnage.printable import assembled, text
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.whatif.creation import Creation
-from tonnage.whatif.manifest_errors import Origin, shown_value
+from tonnage.whatif.manifest_errors import BrokenManifest, Origin, shown_value
 from tonnage.whatif.manifests import READ, GivenText, documents_of, objects_at
 from tonnage.whatif.page import TextPage
 from tonnage.whatif.replay import Replay, ReplayError
@@ -60,23 +60,12 @@ class Step(NamedTuple):
     value: Any
 
 
-class BrokenStep(TonnageError):
-    """An invalid step; `number` counts from 1, and is 0 when the file as a whole is wrong."""
-
-    def __init__(self, file: str, number: int, problem: str, *, field: str = "", hint: str | None = None) -> None:
-        self.file = file
-        self.number = number
-        self.field = field
-        place = f"{file}, step {number}" if number else file
-        super().__init__(f"{place}: {problem}", hint=hint)
-
-
 def read_steps(path: Path, creation: Creation, warnings: list[str]) -> list[Step]:
-    """The steps of a file, in order. Appends to `warnings`. Raises BrokenStep or BrokenManifest."""
+    """The steps of a file, in order. Appends to `warnings`. Raises BrokenManifest."""
     try:
         data = path.read_bytes()
     except OSError as exc:
-        raise BrokenStep(str(path), 0, f"cannot be read: {exc.strerror}", hint="name a file with steps") from exc
+        raise BrokenManifest(str(path), f"cannot be read: {exc.strerror}", hint="name a file with steps") from exc
     return steps_of(GivenText(str(path), data), creation, warnings)
 
 
@@ -131,8 +120,8 @@ class _Reader:
         (name, said), *_ = value.items()
         return Step(name, self._readers[name](name, said))
 
-    def _broken(self, problem: str, *, field: str = "", hint: str | None = None) -> BrokenStep:
-        return BrokenStep(self._file, self._number, problem, field=field, hint=hint)
+    def _broken(self, problem: str, *, field: str = "", hint: str | None = None) -> BrokenManifest:
+        return BrokenManifest(Origin(self._file, self._number, unit="step"), problem, field=field, hint=hint)
 
     # -- values -------------------------------------------------------------------------------------------------------
 
@@ -251,7 +240,7 @@ def take(run: Replay, number: int, step: Step) -> StepResult:
 
 
 def taken(run: Replay, steps: Iterable[Step], file: str, note: Callable[[str], object]) -> Iterator[StepResult]:
-    """Execute the steps of a file and yield their results. Raises BrokenStep for an impossible step.
+    """Execute the steps of a file and yield their results. Raises BrokenManifest for an impossible step.
 
     Calls `note` once for every scheduler name that pods ask for and no profile has.
     """
@@ -261,7 +250,7 @@ def taken(run: Replay, steps: Iterable[Step], file: str, note: Callable[[str], o
         try:
             result = take(run, number, step)
         except ReplayError as exc:
-            raise BrokenStep(file, number, exc.message, hint=exc.hint) from exc
+            raise BrokenManifest(Origin(file, number, unit="step"), exc.message, hint=exc.hint) from exc
         if step.kind == "schedule":
             wanted = run.pod(step.value).spec.scheduler_name
             if wanted not in names | foreign_names:

@@ -28,7 +28,7 @@ from tonnage.clock import Clock
 from tonnage.endpoints import Endpoint
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod, Service
-from tonnage.objects.meta import Key, Object, split_key
+from tonnage.objects.meta import Key, Object, changed, split_key
 from tonnage.objects.small_groups import Lease
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.pod_info import PodInfo
@@ -37,6 +37,7 @@ from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.reservations.holds import Hold
 from tonnage.scheduling.volumes.reservations.promises import includes_claim
+from tonnage.whatif.kept_objects import ObjectsByKind
 
 if TYPE_CHECKING:
     from tonnage.client.http import Client
@@ -142,8 +143,8 @@ class SchedulerMemory:
 
     def laid_into(self, engine: Engine, objects: Iterable[Object], asked: Pod | None = None) -> None:
         """Let an engine know it, but for what concerns the pod that is asked about: that one is decided as if new."""
-        known = list(objects)
-        pods = {each.key: each for each in known if isinstance(each, Pod)}
+        known = ObjectsByKind(objects)
+        pods = known.of(Pod)
         own_claims = self._own_claims(asked, pods) if asked is not None else set()
         asked_uid = asked.uid if asked is not None else None
         for claim in self.claims:
@@ -165,10 +166,8 @@ class SchedulerMemory:
         if self.nominations is not None:
             _nominate(engine, self.nominations, pods)
         holds: dict[Reservation, list[Hold]] = {}
-        claims = {each.key: each for each in known if isinstance(each, PersistentVolumeClaim)}
-        capacities = {each.key: each for each in known if isinstance(each, CSIStorageCapacity)}
         for held in self.held:
-            included = _included(capacities.get(held.capacity), held, claims)
+            included = _included(held, known)
             if not (own_claims | included).issuperset(held.claims):
                 holds.setdefault(held.mode, []).append(held.as_hold)
         engine.held.agree_with(holds, {key: PodInfo(pod) for key, pod in pods.items()})
@@ -184,8 +183,7 @@ class SchedulerMemory:
             elif isinstance(each, PersistentVolume) and each.uid in volumes:
                 found.append(_with_owner(each, volumes[each.uid]))
             elif isinstance(each, Pod) and (node := self.node_of(each)):
-                status = msgspec.structs.replace(each.status, nominated_node_name=node)
-                found.append(msgspec.structs.replace(each, status=status))
+                found.append(changed(each, status={"nominated_node_name": node}))
             else:
                 found.append(each)
         return found
@@ -252,16 +250,17 @@ def _nominate(engine: Engine, nominations: Iterable[NominatedPod], pods: Mapping
             made.since, made.holds = each.since, each.holds
 
 
-def _included(
-    capacity: CSIStorageCapacity | None, held: RememberedCapacity, claims: Mapping[Key, PersistentVolumeClaim]
-) -> set[Key]:
+def _included(held: RememberedCapacity, objects: ObjectsByKind) -> set[Key]:
     """The held claims that the object itself says its figures include: by now it keeps nothing back for them.
 
     What it says of a volume that is rebuilt was said at the volume's creation, and does not count.
     """
-    found = (claims.get(key) for key in held.claims if capacity is not None and identity(capacity) == held.uid)
+    capacity = objects.get(CSIStorageCapacity, held.capacity)
+    if capacity is None or identity(capacity) != held.uid:
+        return set()
+    found = (objects.get(PersistentVolumeClaim, key) for key in held.claims)
     made = (claim for claim in found if claim is not None and not claim.rebuild_target)
-    return {claim.key for claim in made if capacity is not None and includes_claim(capacity, claim.uid)}
+    return {claim.key for claim in made if includes_claim(capacity, claim.uid)}
 
 
 def _assume_claim(engine: Engine, told: AssumedClaim) -> None:
@@ -275,9 +274,7 @@ def _assume_claim(engine: Engine, told: AssumedClaim) -> None:
 
 
 def _with_annotations(claim: PersistentVolumeClaim, told: AssumedClaim) -> PersistentVolumeClaim:
-    annotations = {**claim.metadata.annotations, **told.annotations}
-    metadata = msgspec.structs.replace(claim.metadata, annotations=annotations)
-    return msgspec.structs.replace(claim, metadata=metadata)
+    return changed(claim, metadata={"annotations": {**claim.metadata.annotations, **told.annotations}})
 
 
 def _assume_volume(engine: Engine, told: AssumedVolume) -> None:
@@ -294,7 +291,7 @@ def _with_owner(volume: PersistentVolume, told: AssumedVolume) -> PersistentVolu
     owner = ObjectReference(
         api_version="v1", kind="PersistentVolumeClaim", namespace=namespace, name=name, uid=told.claim_uid
     )
-    return msgspec.structs.replace(volume, spec=msgspec.structs.replace(volume.spec, claim_ref=owner))
+    return changed(volume, spec={"claim_ref": owner})
 
 
 LABELS: Final = "app.kubernetes.io/name=tonnage,app.kubernetes.io/component=scheduler"

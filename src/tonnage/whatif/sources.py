@@ -11,6 +11,7 @@ import random
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,6 +31,7 @@ from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.engine.event_handlers import READ_KINDS, ReadKind
 from tonnage.whatif import manifests
 from tonnage.whatif.creation import Creation
+from tonnage.whatif.kept_objects import ObjectsByKind
 from tonnage.whatif.manifest_errors import Origin
 from tonnage.whatif.manifests import Source
 from tonnage.whatif.scheduler_memory import SchedulerMemory, SchedulerSearch, memory_of
@@ -57,7 +59,7 @@ _NOT_ONE_MOMENT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ClusterState:
     """What a question is asked of, where it is from, and what is to be said about it."""
 
@@ -79,10 +81,15 @@ class ClusterState:
     schedulers: SchedulersSeen = field(default_factory=SchedulersSeen)
     rules: Sequence[Doc] = ()
     """Documents that the creation of pods looks at: limits, quotas, classes of priorities and runtimes."""
-    pods: dict[Key, Pod] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self.pods.update((each.key, each) for each in self.objects if isinstance(each, Pod))
+    @cached_property
+    def by_kind(self) -> ObjectsByKind:
+        """The objects, without workloads that are not looked at."""
+        return ObjectsByKind(self.objects)
+
+    @property
+    def pods(self) -> Mapping[Key, Pod]:
+        return self.by_kind.of(Pod)
 
 
 def from_files(
@@ -243,7 +250,6 @@ def laid_over(
         unlisted=live.unlisted,
         schedulers=live.schedulers,
         rules=[*live.rules, *laid.rules],
-        pods={},
     )
 
 

@@ -12,6 +12,7 @@ from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import capacity, claim, driver, storage_class, volume
 from tonnage.whatif.drain.preview import Preview, known_nodes
 from tonnage.whatif.drain.rehearsal import Rehearsal
+from tonnage.whatif.sources import ClusterState, clock_of
 
 GI = 1 << 30
 MIRRORED = (storage_class(), driver(rebuilding=True))
@@ -407,11 +408,11 @@ def test_the_same_question_has_the_same_answer():
 
 
 def test_a_name_that_is_no_nodes_is_refused_with_those_that_are_like_it():
-    objects = [node("worker-1"), node("worker-2")]
+    state = ClusterState([node("worker-1"), node("worker-2")], "the test", clock_of([]))
     with pytest.raises(TonnageError, match='there is no node "worker1" among the 2 nodes of the test') as refused:
-        known_nodes(["worker-2", "worker1"], objects, "the test")
+        known_nodes(["worker-2", "worker1"], state)
     assert refused.value.hint == "did you mean worker-1 or worker-2?"
-    assert known_nodes(["worker-2", "worker-2"], objects, "the test") == ("worker-2",)
+    assert known_nodes(["worker-2", "worker-2"], state) == ("worker-2",)
 
 
 def test_an_interrupted_preview_keeps_what_is_known():

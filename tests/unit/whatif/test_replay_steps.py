@@ -15,7 +15,6 @@ from tonnage.whatif.creation import Creation
 from tonnage.whatif.manifest_errors import BrokenManifest
 from tonnage.whatif.manifests import read
 from tonnage.whatif.replay_steps import (
-    BrokenStep,
     Step,
     StepTarget,
     read_steps,
@@ -40,7 +39,7 @@ def steps(text: str, *, creation: Creation | None = None, warnings: list[str] | 
     return read_steps(Path("s.yaml"), creation or Creation(Gates()), said)
 
 
-def problem(text: str, kind: type[TonnageError] = BrokenStep) -> tuple[str, str | None]:
+def problem(text: str, kind: type[TonnageError] = BrokenManifest) -> tuple[str, str | None]:
     with pytest.raises(kind) as raised:
         steps(text)
     return raised.value.message, raised.value.hint
@@ -137,7 +136,7 @@ def test_a_file_that_is_no_yaml_is_refused():
 
 
 def test_a_file_that_cannot_be_read_is_refused():
-    with pytest.raises(BrokenStep) as raised:
+    with pytest.raises(BrokenManifest) as raised:
         read_steps(Path("none.yaml"), Creation(Gates()), [])
     assert raised.value.message == "none.yaml: cannot be read: No such file or directory"
     assert raised.value.hint == "name a file with steps"

@@ -155,7 +155,7 @@ def drained(
     state: ClusterState, asking: Asking, limit: QuestionLimit, nodes: Sequence[str], *, is_one_by_one: bool
 ) -> dict[str, Any]:
     """What draining these nodes would do. Raises TonnageError for an unknown node, or if time ends without a result."""
-    names = known_nodes(nodes, state.objects, state.source)
+    names = known_nodes(nodes, state)
     follows_limits = asking.gates.MutableCSINodeAllocatableCount
     settings = WorldSettings(takes_any_pod=asking.takes_any_pod, updates_attach_limits=follows_limits)
     scene = Scene(state, asking.configuration.profiles, settings, limit.check)

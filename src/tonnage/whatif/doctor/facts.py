@@ -32,6 +32,7 @@ from tonnage.objects.users import split_service_account
 from tonnage.roles import OWN_NAMESPACE, RoleRule, rules_of
 from tonnage.scheduling.cluster.storage import csi_driver_of
 from tonnage.scheduling.configuration.configuration import LeaderElection
+from tonnage.whatif.kept_objects import ObjectsByKind
 from tonnage.whatif.simulate.storage_model import NodeReach
 from tonnage.whatif.sources import ClusterState
 
@@ -195,19 +196,16 @@ class Facts:
         """True if the absence of an object of this kind means that there is none."""
         if self.is_live:
             return cls.__name__ not in self.unlisted
-        return bool(self._by_kind.get(cls))
+        return bool(self.of(cls))
 
     # -- objects ------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _by_kind(self) -> Mapping[type[Object], Mapping[Key, Any]]:
-        found: dict[type[Object], dict[Key, Any]] = {}
-        for each in sorted(self.objects, key=lambda each: each.key):
-            found.setdefault(type(each), {})[each.key] = each
-        return found
+    def _by_kind(self) -> ObjectsByKind:
+        return ObjectsByKind(sorted(self.objects, key=lambda each: each.key))
 
     def of(self, cls: type[T]) -> Mapping[Key, T]:
-        return self._by_kind.get(cls, {})
+        return self._by_kind.of(cls)
 
     nodes = _OfKind(Node)
     pods = _OfKind(Pod)

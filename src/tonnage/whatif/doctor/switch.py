@@ -22,12 +22,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar, Final
 
-import msgspec
-
 from tonnage.clock import VirtualClock
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import Pod
-from tonnage.objects.meta import Key, Object
+from tonnage.objects.meta import Key, Object, changed
 from tonnage.printable import printable
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import Configuration, default_configuration
@@ -286,10 +284,9 @@ def _judge(objects: Iterable[Object], profiles: Sequence[ResolvedProfile], now: 
 
 def _admits(engine: Engine, pod: Pod) -> tuple[bool, bool, str]:
     """Whether a running pod, if recreated, is admitted on its node; whether on any node; and if on none, why."""
-    spec, status = msgspec.structs.replace(pod.spec, node_name=""), type(pod.status)()
     engine.delete(pod)
     try:
-        anew = msgspec.structs.replace(pod, spec=spec, status=status)
+        anew = changed(pod, spec={"node_name": ""}, status=type(pod.status)())
         profile = engine.profile_of(anew) or next(iter(engine.profiles.values()))
         decision = profile.decider.decide(engine.cluster, PodInfo(anew), diagnose=True)
         diagnosis = decision.diagnosis

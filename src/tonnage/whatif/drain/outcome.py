@@ -18,7 +18,7 @@ from tonnage.behaviour.workloads.stateful_set_plan import is_member
 from tonnage.objects.apps_v1 import ReplicaSet, StatefulSet
 from tonnage.objects.batch_v1 import Job
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod, is_out_of_use
-from tonnage.objects.meta import Condition, Object, OwnerReference
+from tonnage.objects.meta import Condition, Object, OwnerReference, changed
 from tonnage.objects.selectors import InvalidSelector, selects
 from tonnage.whatif.simulate.controllers import is_mirror
 from tonnage.whatif.simulate.node_events import stays
@@ -325,9 +325,6 @@ def workload_of(world: World, pod: Pod) -> str:
     return f"{owner.kind}/{pod.namespace}/{owner.name}"
 
 
-replace = msgspec.structs.replace
-
-
 def as_in_a_cluster(objects: Iterable[Object]) -> Iterator[Object]:
     """The objects, with pods completed as a cluster would have them.
 
@@ -352,7 +349,7 @@ def _adopted(pod: Pod, sets: Iterable[StatefulSet | ReplicaSet]) -> Pod:
                 api_version="apps/v1", kind=type(each).__name__, name=each.name, uid=each.uid, controller=True
             )
             owners = (*pod.metadata.owner_references, owner)
-            return replace(pod, metadata=replace(pod.metadata, owner_references=owners))
+            return changed(pod, metadata={"owner_references": owners})
     return pod
 
 
@@ -368,4 +365,4 @@ def _ready(pod: Pod) -> Pod:
     if pod.status.phase != "Running" or not pod.spec.node_name or pod.condition("Ready") is not None:
         return pod
     conditions = (*pod.status.conditions, Condition(type="Ready", status="True"))
-    return replace(pod, status=replace(pod.status, conditions=conditions))
+    return changed(pod, status={"conditions": conditions})

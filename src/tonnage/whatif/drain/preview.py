@@ -16,14 +16,14 @@ import msgspec
 from rich.text import Text
 
 from tonnage.errors import TonnageError, closest
-from tonnage.objects.core_v1 import Node, Pod
-from tonnage.objects.meta import Object
+from tonnage.objects.core_v1 import Node
 from tonnage.printable import assembled, text
 from tonnage.quantity import Quantity
 from tonnage.whatif.drain.outcome import DrainOutcome, Move, Stuck, VolumeMove, documents
 from tonnage.whatif.drain.rehearsal import Rehearsal, Scene
 from tonnage.whatif.page import FittedTable, TextPage, count_text, named
 from tonnage.whatif.simulate.node_events import stays
+from tonnage.whatif.sources import ClusterState
 
 ALL_UP_TO: Final = 5
 """Up to this many nodes all orders are tried: 120 for five."""
@@ -105,10 +105,7 @@ def _greedy(scene: Scene, nodes: Sequence[str], found: OrderSearch, step: Step) 
 
 def _by_rule(scene: Scene, nodes: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """Reversed; fewest pods first; most pods first."""
-    count = dict.fromkeys(nodes, 0)
-    for each in scene.state.objects:
-        if isinstance(each, Pod) and each.spec.node_name in count:
-            count[each.spec.node_name] += 1
+    count = Counter(pod.spec.node_name for pod in scene.state.pods.values())
     by_pods = sorted(nodes, key=lambda name: (count[name], nodes.index(name)))
     yield from dict.fromkeys((tuple(reversed(nodes)), tuple(by_pods), tuple(reversed(by_pods))))
 
@@ -171,7 +168,7 @@ def try_all(scene: Scene, nodes: Sequence[str], found: OneMore, step: Step, *, i
 
     In a large cluster only the nodes with the most pods are tried. `found` holds the results so far.
     """
-    count = sum(isinstance(each, Node) for each in scene.state.objects)
+    count = len(scene.state.by_kind.of(Node))
     most = max(LEAST_TRIED, MOST_WORK // max(count, 1))
     one_by_one = [(nodes[:number], nodes[number : number + 1]) for number in range(len(nodes))]
     for back, out in one_by_one if is_one_by_one else [((), nodes)]:
@@ -193,9 +190,9 @@ def try_all(scene: Scene, nodes: Sequence[str], found: OneMore, step: Step, *, i
     found.is_complete = not found.not_tried
 
 
-def known_nodes(names: Sequence[str], objects: Iterable[Object], source: str) -> tuple[str, ...]:
+def known_nodes(names: Sequence[str], state: ClusterState) -> tuple[str, ...]:
     """The named nodes without duplicates. Raises TonnageError for an unknown node."""
-    known = sorted(each.name for each in objects if isinstance(each, Node))
+    known = sorted(state.by_kind.of(Node))
     for name in names:
         if name in known:
             continue
@@ -203,7 +200,7 @@ def known_nodes(names: Sequence[str], objects: Iterable[Object], source: str) ->
         hint = f"did you mean {' or '.join(guesses)}?" if guesses else None
         if hint is None and known:
             hint = f"there are {', '.join(known[:5])}{' …' if len(known) > 5 else ''}"
-        raise TonnageError(f'there is no node "{name}" among the {len(known)} nodes of {source}', hint=hint)
+        raise TonnageError(f'there is no node "{name}" among the {len(known)} nodes of {state.source}', hint=hint)
     return tuple(dict.fromkeys(names))
 
 

@@ -29,13 +29,14 @@ from tonnage.objects.apps_v1 import DaemonSet, StatefulSet
 from tonnage.objects.codec import resource_of
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.document import Doc
-from tonnage.objects.meta import Object
+from tonnage.objects.meta import Object, changed
 from tonnage.printable import text
 from tonnage.whatif.creation import Creation
 from tonnage.whatif.expansion import Replica, WorkloadExpander, copied
 from tonnage.whatif.explain import RoomRemarks
 from tonnage.whatif.fit.counting import MOST_PODS, Counted, NodesNeeded, count, nodes_needed
 from tonnage.whatif.fit.remedies import SHOWN, Remedies, Remedy
+from tonnage.whatif.kept_objects import renewed
 from tonnage.whatif.manifest_errors import Origin
 from tonnage.whatif.manifests import Manifest, Source
 from tonnage.whatif.page import FittedTable, TextPage, named
@@ -115,7 +116,7 @@ def _pods(pod: Pod, claims: Sequence[PersistentVolumeClaim], creation: Creation,
     own = [claim for claim in claims if claim.key in pod.claim_keys()]
     ephemeral = [claim_for(pod, volume) for volume in pod.spec.volumes if volume.ephemeral is not None]
     made = (*map(_as_new, own), *(_created_claim(each, creation, file) for each in ephemeral))
-    waiting = msgspec.structs.replace(_as_new(pod), spec=msgspec.structs.replace(pod.spec, node_name=""))
+    waiting = changed(_as_new(pod), spec={"node_name": ""})
     for number in itertools.count(1):
         names = {claim.name: f"{claim.name}-{number}" for claim in own}
         yield copied(Replica(waiting, made), f"{pod.name}-{number}", names)
@@ -130,8 +131,7 @@ def _created_claim(doc: Doc, creation: Creation, file: str) -> PersistentVolumeC
 
 
 def _as_new(found: T) -> T:
-    metadata = msgspec.structs.replace(found.metadata, resource_version="", creation_timestamp=None)
-    return msgspec.structs.replace(found, metadata=metadata)
+    return renewed(found, {"creation_timestamp": None})
 
 
 Step = Callable[[float], object]

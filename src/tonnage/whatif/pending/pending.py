@@ -152,7 +152,7 @@ class PendingQuestion:
         """Decide on every pod that waits; `step` is told of each."""
         owners = _Owners(self.state)
         places = self._places()
-        classes = {each.key: each.class_name for each in self.state.objects if isinstance(each, PersistentVolumeClaim)}
+        classes = {each.key: each.class_name for each in self.state.by_kind.all(PersistentVolumeClaim)}
         likeness = Likeness(self.sequence.replay.engine)
         for pod in self._waiting():
             self._decided.append(self._decided_on(pod, owners.of(pod), classes, places, likeness))
@@ -202,11 +202,14 @@ class PendingQuestion:
         return made
 
     def _places(self) -> NodePlaces:
-        nodes = [each for each in self.state.objects if isinstance(each, Node)]
-        zones = {node.name: node.metadata.labels.get(ZONE) or node.metadata.labels.get(BETA_ZONE, "") for node in nodes}
+        nodes = self.state.by_kind.of(Node)
+        zones = {
+            name: node.metadata.labels.get(ZONE) or node.metadata.labels.get(BETA_ZONE, "")
+            for name, node in nodes.items()
+        }
         profile = next(iter(self.sequence.replay.engine.profiles.values()))
         order = {each.name: number for number, each in enumerate(profile.pipeline.filter)}
-        return NodePlaces(zones, order, {node.name: node for node in nodes})
+        return NodePlaces(zones, order, nodes)
 
     def try_changes(self, step: Callable[[float], object] = lambda amount: None) -> None:
         """Try what might help the pods that wait; `step` is told of each try, and of 0 now and then within one."""

@@ -20,11 +20,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-import msgspec
-
 from tonnage.clock import Clock, rfc3339
 from tonnage.objects.core_v1 import Pod
-from tonnage.objects.meta import Key
+from tonnage.objects.meta import Key, changed
 from tonnage.printable import text
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
@@ -150,8 +148,7 @@ class Judge:
 
     def decide(self, pod: Pod) -> Explanation:
         """Our decision about a waiting pod. Its nomination is ignored: the other scheduler wrote it after deciding."""
-        replace = msgspec.structs.replace
-        return self.engine.explain(replace(pod, status=replace(pod.status, nominated_node_name="")))
+        return self.engine.explain(changed(pod, status={"nominated_node_name": ""}))
 
     def follow(self, pod: Pod, verdict: ShadowVerdict) -> Placement | None:
         """Count the pod on the other's node, with what Tonnage would keep back for it. None if Tonnage refuses that

@@ -14,8 +14,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-import msgspec
-
 from tonnage.behaviour.volumes.binding_plan import BOUND, Bind, ClaimInputs, claim_step
 from tonnage.behaviour.workloads.pod_states import RejectedPods, generated_name, ordinal_of
 from tonnage.behaviour.workloads.templates import claim_for
@@ -133,15 +131,12 @@ class Controllers:
         controller = pod.metadata.controller
         if controller is None:
             return
-        replace, name, hostname = msgspec.structs.replace, pod.name, pod.name
+        name, hostname = pod.name, pod.name
         if controller.kind != "StatefulSet":
             name, hostname = self._free_name(pod), pod.spec.hostname
         uid = f"{pod.uid.partition('~')[0]}~{self._lives}"
-        metadata = replace(
-            pod.metadata, name=name, uid=uid, resource_version="", creation_timestamp=None, deletion_timestamp=None
-        )
-        spec = replace(pod.spec, node_name="", hostname=hostname)
-        made = replace(pod, metadata=metadata, spec=spec, status=PodStatus())
+        metadata = {"name": name, "uid": uid, "creation_timestamp": None, "deletion_timestamp": None}
+        made = renewed(pod, metadata, spec={"node_name": "", "hostname": hostname}, status=PodStatus())
         self._world.watcher.replaced(pod, made)
         self._world.put(made)
 
@@ -280,10 +275,8 @@ class VolumeBinder:
         except InvalidSelector:
             return
         if isinstance(step, Bind):
-            replace, volume = msgspec.structs.replace, step.volume
-            spec, status = replace(volume.spec, claim_ref=reference_to(claim)), replace(volume.status, phase=BOUND)
-            self._world.put(renewed(volume, spec=spec, status=status))
-            self._world.put(bound_claim(claim, volume.name))
+            self._world.put(renewed(step.volume, spec={"claim_ref": reference_to(claim)}, status={"phase": BOUND}))
+            self._world.put(bound_claim(claim, step.volume.name))
             self._unbound.pop(key, None)
 
     def _candidates(self, claim: PersistentVolumeClaim, made: PersistentVolume | None) -> list[PersistentVolume]:
@@ -296,4 +289,4 @@ class VolumeBinder:
 
 
 def _available(volume: PersistentVolume) -> PersistentVolume:
-    return renewed(volume, status=msgspec.structs.replace(volume.status, phase=AVAILABLE))
+    return renewed(volume, status={"phase": AVAILABLE})

@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal
 
-import msgspec
-
 from tonnage.objects import codec
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.core_v1.persistent_volume import (
@@ -328,7 +326,5 @@ def made_volume(
 
 
 def bound_claim(claim: PersistentVolumeClaim, volume_name: str) -> PersistentVolumeClaim:
-    replace = msgspec.structs.replace
     annotations = {**claim.metadata.annotations, BIND_COMPLETED: "yes"}
-    spec, status = replace(claim.spec, volume_name=volume_name), replace(claim.status, phase="Bound")
-    return renewed(claim, {"annotations": annotations}, spec=spec, status=status)
+    return renewed(claim, {"annotations": annotations}, spec={"volume_name": volume_name}, status={"phase": "Bound"})

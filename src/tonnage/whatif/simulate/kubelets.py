@@ -16,15 +16,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 
-import msgspec
-
 from tonnage.behaviour.nodes.kubelet_admission import AdmittedPods, KubeletPreemption, PodRejection
 from tonnage.behaviour.workloads.pod_states import REJECTED
 from tonnage.objects.core_v1 import VOLUME_ATTACHMENT_LIMIT_EXCEEDED, Node, PersistentVolume, Pod
 from tonnage.objects.core_v1.persistent_volume import VOLUME_HOME, VolumeNodeAffinity
 from tonnage.objects.core_v1.pod import PodStatus
-from tonnage.objects.meta import Condition
-from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeAttachment, VolumeNodeResources
+from tonnage.objects.meta import Condition, changed
+from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeAttachment
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.whatif.kept_objects import renewed
 from tonnage.whatif.simulate.controllers import Controllers
@@ -151,8 +149,7 @@ class Rebuilds:
         """Write a volume's node affinity as its driver does; `home` is the node of a volume that may move."""
         others = {key: value for key, value in volume.metadata.annotations.items() if key != VOLUME_HOME}
         annotations = {**others, VOLUME_HOME: home} if home else others
-        spec = msgspec.structs.replace(volume.spec, node_affinity=affinity)
-        self.model.objects.put(renewed(volume, {"annotations": annotations}, spec=spec))
+        self.model.objects.put(renewed(volume, {"annotations": annotations}, spec={"node_affinity": affinity}))
 
 
 Slot = tuple[str, str]
@@ -276,7 +273,7 @@ class Kubelets:
         at = self._world.clock.now()
         ready = Condition(type="Ready", status="True", last_transition_time=at)
         conditions = (*(condition for condition in now.status.conditions if condition.type != "Ready"), ready)
-        status = msgspec.structs.replace(now.status, phase="Running", conditions=conditions, start_time=at)
+        status = {"phase": "Running", "conditions": conditions, "start_time": at}
         running = self._world.put(renewed(now, status=status))
         self._world.watcher.running(running, self._world.born_s.get(pod.uid, 0.0))
         self._controllers.go_on(running)
@@ -355,6 +352,6 @@ class Kubelets:
         entry = csi_node.driver(driver) if csi_node is not None else None
         if csi_node is None or entry is None or true is None or entry.allocatable.count == true:
             return
-        corrected = msgspec.structs.replace(entry, allocatable=VolumeNodeResources(count=true))
+        corrected = changed(entry, allocatable={"count": true})
         drivers = (*(each for each in csi_node.spec.drivers if each.name != driver), corrected)
-        self._world.put(renewed(csi_node, spec=msgspec.structs.replace(csi_node.spec, drivers=drivers)))
+        self._world.put(renewed(csi_node, spec={"drivers": drivers}))

@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-import msgspec
-
 from tonnage.behaviour.nodes.node_lifecycle_plan import stay_s
 from tonnage.behaviour.workloads.pod_states import Find, guards, with_true_status
 from tonnage.clock import rfc3339
@@ -217,12 +215,8 @@ class NodeEvents:
             return
         kept = tuple(taint for taint in node.spec.taints if taint.key not in without_taints)
         added = tuple(taint for taint in taints if taint not in kept)
-        spec = msgspec.structs.replace(
-            node.spec,
-            unschedulable=node.spec.unschedulable if unschedulable is None else unschedulable,
-            taints=(*kept, *added),
-        )
-        self._world.put(renewed(node, spec=spec))
+        is_closed = node.spec.unschedulable if unschedulable is None else unschedulable
+        self._world.put(renewed(node, spec={"unschedulable": is_closed, "taints": (*kept, *added)}))
 
 
 def stays(pod: Pod) -> bool:

@@ -22,7 +22,6 @@ from tonnage.objects.meta import Key, Object
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.whatif.creation import Creation
 from tonnage.whatif.expansion import Replica, WorkloadExpander
-from tonnage.whatif.kept_objects import ObjectsByKind
 from tonnage.whatif.manifest_errors import Origin
 from tonnage.whatif.manifests import READ, objects_at
 from tonnage.whatif.node_copies import copy_of, emptied
@@ -86,7 +85,7 @@ class Player:
 
     def _judge(self) -> None:
         """Check that every workload and node that the scenario names exists when its time comes."""
-        nodes = {each.name for each in self.state.objects if isinstance(each, Node)}
+        nodes = set(self.state.by_kind.of(Node))
         applied: set[str] = set()
         for event in sorted(self.scenario.events, key=lambda event: event.at_s):
             if isinstance(event, Arrive):
@@ -360,9 +359,8 @@ class Play:
                     self.world.controllers.end(pod, "deleted")
 
     def _join(self, event: Join) -> None:
-        objects = self._player.state.objects
-        like = next(each for each in objects if isinstance(each, Node) and each.name == event.like)
-        own = emptied(like, ObjectsByKind(objects))
+        objects = self._player.state.by_kind
+        own = emptied(objects.of(Node)[event.like], objects)
         for name in event.names:
             if self._player.is_stopped():
                 return

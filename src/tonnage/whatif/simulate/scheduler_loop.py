@@ -12,8 +12,6 @@ from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-import msgspec
-
 from tonnage.behaviour.workloads.pod_states import with_true_status
 from tonnage.documents.patches.json_patch import merge_patch
 from tonnage.errors import NotFound
@@ -261,10 +259,8 @@ class SchedulerLoop:
         found = self._world.get(Pod, pod.key)
         if found is None or uid_of(found) != pod.uid:
             raise NotFound(f'pods "{pod.key}" not found')
-        replace, status = msgspec.structs.replace, found.status
-        if status.nominated_node_name:
-            status = replace(status, nominated_node_name="")
-        now = self._world.put(renewed(found, spec=replace(found.spec, node_name=node_name), status=status))
+        bound = renewed(found, spec={"node_name": node_name}, status={"nominated_node_name": ""})
+        now = self._world.put(bound)
         self._world.agenda.after(0.0, lambda: self._kubelets.pod_came(now))
 
     async def patch(self, current: T, patch: Mapping[str, Any]) -> T:

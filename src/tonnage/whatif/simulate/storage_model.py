@@ -14,8 +14,6 @@ import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-import msgspec
-
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.core_v1.persistent_volume import SELECTED_NODE, VolumeNodeAffinity
 from tonnage.objects.meta import Key, Object
@@ -366,7 +364,7 @@ class StorageModel:
         if volume is None:
             return
         if volume.spec.persistent_volume_reclaim_policy != "Delete":
-            self.objects.put(renewed(volume, status=msgspec.structs.replace(volume.status, phase="Released")))
+            self.objects.put(renewed(volume, status={"phase": "Released"}))
             return
         name, settings = volume.name, self.settings.of(driver_of(volume))
         self.agenda.after(settings.delete_latency_s, lambda: self._delete(name))
