@@ -26,7 +26,7 @@ from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
-from tonnage.whatif.simulate.disks import PICK_POLICIES, DriverSettings, PickPolicy, StorageSettings
+from tonnage.whatif.simulate.disks import PICK_POLICIES, DriverSettings, StorageSettings
 from tonnage.whatif.simulate.measures import Measures
 from tonnage.whatif.simulate.storage_model import StorageModel
 from tonnage.whatif.simulate.world import World
@@ -73,7 +73,7 @@ class Outcome:
 
 
 def play(
-    cluster: RandomCluster, pick: PickPolicy, *, is_told: bool, pool_fit: str = "", seed: int = 0, gap_s: float = 2.0
+    cluster: RandomCluster, pick: PoolPolicy, *, is_told: bool, pool_fit: str = "", seed: int = 0, gap_s: float = 2.0
 ) -> Outcome:
     """Let the pods come, one every `gap_s` seconds, and see what is left."""
     args = {"poolFit": pool_fit} if pool_fit else {}
@@ -151,10 +151,7 @@ def main() -> None:
                 spoilt += bool(one.half_made)
                 total.add(one)
             told = "yes" if is_told else "no"
-            print(
-                f"{PoolPolicy(pick):<11} {told:<5} {total.running:>8} {len(total.half_made):>10} {spoilt:>18}"
-                f" {total.refused:>8}"
-            )
+            print(f"{pick:<11} {told:<5} {total.running:>8} {len(total.half_made):>10} {spoilt:>18} {total.refused:>8}")
 
 
 if __name__ == "__main__":

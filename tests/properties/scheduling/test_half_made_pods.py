@@ -17,7 +17,7 @@ from order_play import safe_orders
 from examples_tried import tries
 from tonnage.scheduling.volumes.packing.pool_fits import descending
 from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
-from tonnage.whatif.simulate.disks import PICK_POLICIES, PickPolicy
+from tonnage.whatif.simulate.disks import PICK_POLICIES
 
 sys.path.append(str(Path(__file__).parents[3] / "perf"))
 from half_made import RandomCluster, play  # type: ignore[import-not-found]
@@ -37,21 +37,21 @@ def tight_nodes(draw: st.DrawFn) -> tuple[list[int], list[int]]:
 
 @settings(max_examples=tries(60), deadline=None)
 @given(tight_nodes(), st.sampled_from(PICK_POLICIES), st.booleans(), st.integers(0, 99))
-@example(([100, 60], [40, 80]), "most-free", False, 0)
+@example(([100, 60], [40, 80]), PoolPolicy.MOST_FREE, False, 0)
 def test_a_pod_alone_runs_wherever_some_order_of_its_claims_works(
-    case: tuple[list[int], list[int]], pick: PickPolicy, is_told: bool, seed: int
+    case: tuple[list[int], list[int]], pick: PoolPolicy, is_told: bool, seed: int
 ) -> None:
     pools, sizes = case
     found = play(RandomCluster({"n0": pools}, {"p0": sizes}), pick, is_told=is_told, seed=seed)
     assert found.refused == 0
-    known = PoolPolicy(pick) if is_told else PoolPolicy.UNKNOWN
+    known = pick if is_told else PoolPolicy.UNKNOWN
     if safe_orders(known, descending(pools), descending(sizes)):
         assert (found.running, found.half_made) == (1, [])
 
 
 @pytest.mark.parametrize("gap_s", [2.0, 0.0], ids=["one by one", "all at once"])
 @pytest.mark.parametrize("pick", PICK_POLICIES)
-def test_clusters_that_fill_up_leave_no_pod_half_made_and_no_volume_refused(pick: PickPolicy, gap_s: float) -> None:
+def test_clusters_that_fill_up_leave_no_pod_half_made_and_no_volume_refused(pick: PoolPolicy, gap_s: float) -> None:
     """With more pods than fit. Of most-free and best-fit every fit has an order, so that none may go wrong."""
     half_made = 0
     for seed in CLUSTERS:

@@ -78,7 +78,7 @@ class Driver:
         self.scene, self.rng = scene, random.Random(seed)
         self.order = self.rng.sample(("vg-0", "vg-1", "vg-2"), 3)
 
-    def choose(self, disk: Disk, claim: PersistentVolumeClaim, told: object) -> int | None:
+    def choose(self, disk: Disk, claim: PersistentVolumeClaim) -> int | None:
         rules = SizeRules.parse(self.scene.rules[CLASSES.index(claim.class_name)])
         least = driver_size(rules, claim.requested_size.value()) + rules.is_strict
         reach = self.scene.reach[CLASSES.index(claim.class_name)]

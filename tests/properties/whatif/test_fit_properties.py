@@ -80,7 +80,7 @@ def test_whatever_the_driver_picks_as_many_run_as_is_certain_and_no_more_than_at
     cluster = played(objects)
     rng = random.Random(seed)
 
-    def any_pool(disk: Disk, claim: PersistentVolumeClaim, told: object) -> int | None:
+    def any_pool(disk: Disk, claim: PersistentVolumeClaim) -> int | None:
         roomy = [number for number, free in enumerate(disk.pools) if free >= claim.requested_size.value()]
         return rng.choice(roomy) if roomy else None
 
@@ -116,7 +116,7 @@ def test_in_whatever_order_volumes_are_made_as_many_run_as_is_certain_and_no_mor
     cluster, rng = played(objects), random.Random(seed)
     orders: dict[Disk, list[int]] = {}
 
-    def by_policy(disk: Disk, claim: PersistentVolumeClaim, told: object) -> int | None:
+    def by_policy(disk: Disk, claim: PersistentVolumeClaim) -> int | None:
         order = orders.setdefault(disk, rng.sample(range(len(disk.pools)), len(disk.pools)))
         place = placed_by(
             PoolPolicy(policy), tuple(disk.pools[number] for number in order), claim.requested_size.value()

@@ -13,6 +13,7 @@ from tonnage.gates import Gates
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Object
 from tonnage.scheduling.configuration.configuration import parse
+from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
 from tonnage.whatif.simulate.disks import PICK_POLICIES, DriverSettings, StorageSettings
@@ -66,7 +67,7 @@ def end(world: World, name: str, count: int) -> None:
 @example(  # p1's claims are deleted before a figure shows their volumes, which take their room for another while
     pools=[[20]],
     pods=[([5, 5], 0.0, None), ([5, 5], 2.0, 1.0), ([5], 2.0, None)],
-    pick="most-free",
+    pick=PoolPolicy.MOST_FREE,
     refresh_s=2.0,
     create_s=0.0,
     preset="guaranteed",

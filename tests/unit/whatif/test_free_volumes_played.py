@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tonnage.objects.storage_v1 import FREE_VOLUMES, CSIStorageCapacity
+from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, storage_class, volume
 from tonnage.whatif.kept_objects import ObjectsByKind
@@ -29,11 +30,11 @@ def told(of: CSIStorageCapacity, disk: Disk) -> str:
 def test_a_disk_counts_volumes_as_they_are_made_and_deleted(ids: str):
     of = capacity("fast", "a", pools=["100Gi"], pool_ids=ids, free_volumes=2)
     disk = Disks().add(of, {"fast": storage_class("fast")})
-    assert [disk.take(name, GI, "best-fit", LOT) for name in ("one", "two", "three")] == [True, True, False]
+    assert [disk.take(name, GI, PoolPolicy.BEST_FIT, LOT) for name in ("one", "two", "three")] == [True, True, False]
     assert told(of, disk) == "0"
     assert disk.give("one")
     assert told(of, disk) == "1"
-    assert disk.take("three", GI, "best-fit", LOT)
+    assert disk.take("three", GI, PoolPolicy.BEST_FIT, LOT)
     assert not disk.give("one")
     assert told(of, disk) == "0"
 
@@ -42,9 +43,9 @@ def test_a_volume_that_was_there_from_the_start_leaves_a_place():
     of = capacity("fast", "a", pools=["100Gi"], free_volumes=0)
     disk = Disks().add(of, {"fast": storage_class("fast")})
     disk.hold_before("old", GI)
-    assert not disk.take("one", GI, "best-fit", LOT)
+    assert not disk.take("one", GI, PoolPolicy.BEST_FIT, LOT)
     disk.give("old")
-    assert disk.take("one", GI, "best-fit", LOT)
+    assert disk.take("one", GI, PoolPolicy.BEST_FIT, LOT)
 
 
 def test_a_volume_counts_in_the_objects_that_have_its_pool():
@@ -57,7 +58,7 @@ def test_a_volume_counts_in_the_objects_that_have_its_pool():
     disk.put("one", disk.ids.index("ssd"), GI)
     assert [told(each, disk) for each in (fast, mixed, slow)] == ["0", "3", "3"]
     # fast takes no more, so that only hdd is left for mixed
-    assert disk.take("two", GI, "first-fit", LOT, within=disk.numbers_of(mixed.key))
+    assert disk.take("two", GI, PoolPolicy.FIRST_FIT, LOT, within=disk.numbers_of(mixed.key))
     assert [told(each, disk) for each in (fast, mixed, slow)] == ["0", "2", "2"]
 
 
@@ -135,7 +136,7 @@ def test_fit_counts_places_and_its_remedies_do_not_promise_what_they_forbid(most
     assert answer["wouldHelp"] == ["one more node like a"]
 
 
-@pytest.mark.parametrize("policy", ["most-free", "unknown"])
+@pytest.mark.parametrize("policy", [PoolPolicy.MOST_FREE, "unknown"])
 def test_volumes_that_no_scheduler_places_are_counted_by_the_played_driver(policy: str, tmp_path: Path):
     file = tmp_path / "cluster.yaml"
     name = f"{{name: lvm, annotations: {{tonnage.dev/pool-policy: {policy}}}}}"

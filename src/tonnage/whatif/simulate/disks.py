@@ -11,7 +11,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from tonnage.objects import codec
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
@@ -38,19 +38,17 @@ from tonnage.objects.storage_v1 import (
 from tonnage.quantity import Quantity
 from tonnage.scheduling.volumes.capacity.groups import pool_ids_of
 from tonnage.scheduling.volumes.capacity.pools import free_volumes, listed_pools, told_pools, volume_limit
+from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy, placed_by
 from tonnage.whatif.kept_objects import renewed
 
-PickPolicy = Literal["most-free", "best-fit", "first-fit", "random"]
-PICK_POLICIES: Final[tuple[PickPolicy, ...]] = ("most-free", "best-fit", "first-fit", "random")
-DEFAULT_PICK: Final[PickPolicy] = "best-fit"
-
+PICK_POLICIES: Final = tuple(each for each in PoolPolicy if each is not PoolPolicy.UNKNOWN)
 MI: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class DriverSettings:
-    pick: PickPolicy | None = None
-    """None: the annotation of the class or driver (`tonnage.dev/pool-policy`), else best-fit."""
+    pick: PoolPolicy = PoolPolicy.UNKNOWN
+    """Unknown: the annotation of the class or driver (`tonnage.dev/pool-policy`), else best-fit."""
     create_latency_s: float = 0.5
     attach_latency_s: float = 0.5
     delete_latency_s: float = 0.5
@@ -108,7 +106,7 @@ class Disk:
         self,
         volume: str,
         size_bytes: int,
-        policy: PickPolicy,
+        policy: PoolPolicy,
         rng: random.Random,
         *,
         kept_bytes: int = 0,
@@ -120,13 +118,8 @@ class Disk:
         roomy = [n for n in numbers if self.pools[n] >= size_bytes + kept_bytes and self.takes_one_more(n)]
         if not roomy:
             return False
-        if policy == "random":
-            number = rng.choice(roomy)
-        elif policy == "first-fit":
-            number = roomy[0]
-        else:
-            number = (max if policy == "most-free" else min)(roomy, key=lambda each: self.pools[each])
-        self.put(volume, number, size_bytes)
+        place = placed_by(policy, tuple(self.pools[number] for number in roomy), size_bytes) or 0
+        self.put(volume, rng.choice(roomy) if policy is PoolPolicy.RANDOM else roomy[place], size_bytes)
         return True
 
     def put(self, volume: str, number: int, size_bytes: int) -> None:
@@ -222,32 +215,23 @@ class Disks:
         topology = codec.encode(capacity.node_topology).decode() if capacity.node_topology is not None else ""
         has_ids = bool(pool_ids_of(capacity))
         shared = (driver, "" if has_ids else group, topology, has_ids)
-        included = _included_claims(capacity)
-        disk = self._shared.get(shared) if group or has_ids else None
-        if has_ids:
-            if disk is None:
-                disk = self._shared[shared] = Disk([])
-            disk.included |= included
-            disk.join(capacity)
-            disk.learn_slots(capacity)
-            disk.objects.append(capacity.key)
-            self.by_object[capacity.key] = disk
-            return disk
+        included = set(filter(None, capacity.metadata.annotations.get(INCLUDED_CLAIMS, "").split(",")))
+        disk = self._shared.get(shared)
         if disk is None:
-            disk = Disk(list(listed_pools(capacity)) or pools_of_sum(capacity), included=included)
-            if group:
+            pools = [] if has_ids else list(listed_pools(capacity)) or pools_of_sum(capacity)
+            disk = Disk(pools, included=included)
+            if group or has_ids:
                 self._shared[shared] = disk
-        elif included > disk.included:  # the figures of the group's other objects are older
+        elif not has_ids and included > disk.included:  # the figures of the group's other objects are older
             disk.included = included
             disk.change_to(capacity)
+        if has_ids:
+            disk.included |= included
+            disk.join(capacity)
         disk.learn_slots(capacity)
         disk.objects.append(capacity.key)
         self.by_object[capacity.key] = disk
         return disk
-
-
-def _included_claims(capacity: CSIStorageCapacity) -> set[str]:
-    return set(filter(None, capacity.metadata.annotations.get(INCLUDED_CLAIMS, "").split(",")))
 
 
 def pools_of_sum(capacity: CSIStorageCapacity) -> list[int]:

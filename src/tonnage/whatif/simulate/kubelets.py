@@ -98,10 +98,9 @@ class Rebuilds:
         model.agenda.after(takes_s, lambda: self._arrived(volume.name, begun, size_bytes))
 
     def _begun(self, target: Disk, volume: PersistentVolume, size_bytes: int, node: Node) -> _Move | None:
-        move, pick = _Move(target, node.name), self.model.pick_of(volume.class_name, driver_of(volume))
-        within, kept_bytes = self.model.numbers_for(target, volume.class_name), self.model.kept_bytes(volume.class_name)
-        room = move.room(volume.name)
-        if not target.take(room, size_bytes, pick, self.model.rng, kept_bytes=kept_bytes, within=within):
+        move, class_name = _Move(target, node.name), volume.class_name
+        kept, room = self.model.kept_bytes(class_name), move.room(volume.name)
+        if not self.model.take(target, room, size_bytes, class_name, driver_of(volume), kept_bytes=kept):
             return None
         self._moves[volume.name] = move
         return move

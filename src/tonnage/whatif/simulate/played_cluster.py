@@ -22,7 +22,7 @@ from tonnage.scheduling.configuration.configuration import Configuration
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.engine.attempt import Attempt
-from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy, placed_by
+from tonnage.scheduling.volumes.packing.pool_policies import placed_by
 from tonnage.whatif.expansion import Expansion, Replica
 from tonnage.whatif.explain import (
     PodAnswer,
@@ -33,7 +33,7 @@ from tonnage.whatif.explain import (
     workload_text,
 )
 from tonnage.whatif.replay import Replay, no_profile
-from tonnage.whatif.simulate.disks import Disk, PickPolicy
+from tonnage.whatif.simulate.disks import Disk
 from tonnage.whatif.simulate.driver_courses import Ask, Course, DriverChoices, DriverLuck, Pool
 from tonnage.whatif.simulate.world import World
 from tonnage.whatif.simulate.world_state import EVERY_ATTEMPT, Watcher, WorldSettings
@@ -149,7 +149,7 @@ class PlayedCluster:
 
     # -- the driver's choices -----------------------------------------------------------------------------------------
 
-    def _pool_for(self, disk: Disk, claim: PersistentVolumeClaim, told: PickPolicy | None) -> int | None:
+    def _pool_for(self, disk: Disk, claim: PersistentVolumeClaim) -> int | None:
         asked, own = self._asked_of(disk), self._ask(claim)
         if claim.key not in asked or len({*asked.values()}) == 1 or not any(ask.size for ask in asked.values()):
             # with equal claims the choice does not matter
@@ -189,8 +189,8 @@ class PlayedCluster:
 
     def _ask(self, claim: PersistentVolumeClaim) -> Ask:
         storage, class_name = self.world.storage, claim.class_name or ""
-        policy = PoolPolicy(storage.told_pick(class_name) or PoolPolicy.UNKNOWN)
-        return Ask(storage.taken_bytes(claim), storage.kept_bytes(class_name), class_name, policy)
+        kept = storage.kept_bytes(class_name)
+        return Ask(storage.taken_bytes(claim), kept, class_name, storage.told_pick(class_name))
 
 
 class PlayedWorkloads:

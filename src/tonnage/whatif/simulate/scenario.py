@@ -29,6 +29,7 @@ from tonnage.errors import TonnageError, did_you_mean
 from tonnage.objects.document import Doc
 from tonnage.objects.names import dns_subdomain
 from tonnage.quantity import InvalidQuantity, Quantity
+from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
 from tonnage.whatif.manifest_errors import shown_value
 from tonnage.whatif.manifests import GivenText, documents_of
 from tonnage.whatif.simulate.disks import PICK_POLICIES, DriverSettings, StorageSettings
@@ -306,10 +307,10 @@ class _Reader:
             changes[attribute] = read(f"{place}.{name}", said)
         return dataclasses.replace(before, **changes)
 
-    def _pick(self, field: str, value: Any) -> str:
+    def _pick(self, field: str, value: Any) -> PoolPolicy:
         if not isinstance(value, str) or value not in PICK_POLICIES:
             raise self._broken(field, f"is {shown_value(value)}", f"a driver picks by {', '.join(PICK_POLICIES)}")
-        return value
+        return PoolPolicy(value)
 
     def _factor(self, field: str, value: Any) -> float:
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= MOST_FACTOR:

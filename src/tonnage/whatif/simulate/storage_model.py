@@ -23,13 +23,11 @@ from tonnage.objects.size_rules import rules_of, volume_size
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass, VolumeAttachment
 from tonnage.scheduling.volumes.capacity.pools import pool_policy_of, rebuilds_volumes
 from tonnage.scheduling.volumes.demand import driver_bytes, volume_bytes
+from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
 from tonnage.whatif.kept_objects import renewed
 from tonnage.whatif.simulate.disks import (
-    DEFAULT_PICK,
-    PICK_POLICIES,
     Disk,
     Disks,
-    PickPolicy,
     affinity_of,
     bound_claim,
     figures,
@@ -99,7 +97,7 @@ class StorageModel:
         self.on_volume_gone: Callable[[str], None] = lambda name: None
         self.on_room: Callable[[Disk], None] = lambda disk: None
         """`rebuilds` sets both: called with a deleted volume, and with a disk that has more room."""
-        self.choose: Callable[[Disk, PersistentVolumeClaim, PickPolicy | None], int | None] | None = None
+        self.choose: Callable[[Disk, PersistentVolumeClaim], int | None] | None = None
         """Picks the pool of a new volume instead of the driver; None when no pool has room."""
         self._classes: dict[str, StorageClass] = {}
         self._drivers: dict[str, CSIDriver] = {}
@@ -135,9 +133,7 @@ class StorageModel:
             return  # another object of its capacity group shows it
         if disk is not None and disk.volumes[volume.name][0] < 0:
             _, size_bytes = disk.volumes.pop(volume.name)
-            pick = self.pick_of(volume.class_name, driver_of(volume))
-            within = self.numbers_for(disk, volume.class_name)
-            if disk.take(volume.name, size_bytes, pick, self.rng, within=within):
+            if self.take(disk, volume.name, size_bytes, volume.class_name, driver_of(volume), kept_bytes=0):
                 disk.total_bytes -= size_bytes
                 self.changed(disk)
             else:
@@ -215,15 +211,21 @@ class StorageModel:
     def rebuilds(self, volume: PersistentVolume) -> bool:
         return volume.spec.csi is not None and rebuilds_volumes(self._drivers.get(volume.spec.csi.driver))
 
-    def pick_of(self, class_name: str, driver: str) -> PickPolicy:
-        """How a driver picks a pool for a class: by the scenario, else by annotations."""
-        return self.told_pick(class_name, driver) or DEFAULT_PICK
-
-    def told_pick(self, class_name: str, driver: str = "") -> PickPolicy | None:
-        """The same, None if neither tells. `driver`: if not the class's provisioner."""
+    def told_pick(self, class_name: str, driver: str = "") -> PoolPolicy:
+        """How a driver picks a pool for a class: by the scenario, else by annotations. `driver`: if not the class's
+        provisioner."""
         driver = driver or self._provisioner(class_name)
-        told = self.settings.of(driver).pick or pool_policy_of(self._classes.get(class_name), self._drivers.get(driver))
-        return next((each for each in PICK_POLICIES if each == told), None)
+        told = self.settings.of(driver).pick
+        if told is PoolPolicy.UNKNOWN:
+            return pool_policy_of(self._classes.get(class_name), self._drivers.get(driver))
+        return told
+
+    def take(self, disk: Disk, name: str, size_bytes: int, class_name: str, driver: str, *, kept_bytes: int) -> bool:
+        """Put a volume of a class into a pool of the disk, as its driver picks it: best-fit unless something else is
+        told. False when none has room."""
+        told, within = self.told_pick(class_name, driver), self.numbers_for(disk, class_name)
+        pick = PoolPolicy.BEST_FIT if told is PoolPolicy.UNKNOWN else told
+        return disk.take(name, size_bytes, pick, self.rng, kept_bytes=kept_bytes, within=within)
 
     # -- creating volumes ---------------------------------------------------------------------------------------------
 
@@ -293,12 +295,10 @@ class StorageModel:
     def _take(self, disk: Disk, name: str, claim: PersistentVolumeClaim, size_bytes: int) -> bool:
         """Put a claim's volume into a pool of the disk; False when none has room."""
         class_name = claim.class_name or ""
-        driver = self._provisioner(class_name)
         if self.choose is None:
-            pick, kept = self.pick_of(class_name, driver), self.kept_bytes(class_name)
-            within = self.numbers_for(disk, class_name)
-            return disk.take(name, size_bytes, pick, self.rng, kept_bytes=kept, within=within)
-        number = self.choose(disk, claim, self.told_pick(class_name, driver))
+            kept = self.kept_bytes(class_name)
+            return self.take(disk, name, size_bytes, class_name, self._provisioner(class_name), kept_bytes=kept)
+        number = self.choose(disk, claim)
         if number is None or not disk.takes_one_more(number):
             return False
         disk.put(name, number, size_bytes)

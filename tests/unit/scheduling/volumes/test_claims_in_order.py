@@ -17,6 +17,7 @@ from tonnage.objects.meta import Object
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.framework import Status
 from tonnage.scheduling.queue.waiting_pods import QueuedPod
+from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
@@ -42,7 +43,7 @@ class Play:
             capacity("fast", "a", f"{sum(pools)}Gi", pools=free),
         ]
         profiles = parse(storage_configuration(**args), source="a test", gates=Gates()).profiles
-        chosen = DriverSettings(pick=pick, **(settings or {}))  # type: ignore[arg-type]
+        chosen = DriverSettings(pick=PoolPolicy(pick), **(settings or {}))
         self.measures = Measures()
         self.world = World(
             ClusterState(objects, "the test", clock_of(objects)),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tonnage.errors import TonnageError
+from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
 from tonnage.whatif.simulate.disks import DriverSettings
 from tonnage.whatif.simulate.scenario import (
     Apply,
@@ -55,7 +56,7 @@ events:
 """,
     )
     assert found.duration_s == 7200.0
-    assert found.storage.rest == DriverSettings(pick="random", refresh_delay_s=30.0, attach_slots=4)
+    assert found.storage.rest == DriverSettings(pick=PoolPolicy.RANDOM, refresh_delay_s=30.0, attach_slots=4)
     # What a driver does not say is as for all drivers.
     slow = found.storage.of("slow.example")
     assert (slow.pick, slow.create_latency_s, slow.rebuild_bytes_per_s, slow.overstates) == (

@@ -11,6 +11,7 @@ from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.configuration.profile_plugins import KnownPlugin
 from tonnage.scheduling.framework import SUCCESS, Api, Cycle, PreBindPlugin, Status
+from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
 from tonnage.whatif.simulate.disks import DriverSettings
@@ -35,16 +36,22 @@ def test_a_pod_runs_once_its_volume_is_made_and_figures_follow():
 @pytest.mark.parametrize(
     ("annotated", "said", "left"),
     [
-        ("most-free", None, [40, 60]),
-        ("best-fit", None, [0, 100]),
-        ("", None, [0, 100]),
-        ("best-fit", "most-free", [40, 60]),
+        ("most-free", PoolPolicy.UNKNOWN, [40, 60]),
+        ("best-fit", PoolPolicy.UNKNOWN, [0, 100]),
+        ("", PoolPolicy.UNKNOWN, [0, 100]),
+        ("best-fit", PoolPolicy.MOST_FREE, [40, 60]),
     ],
 )
 def test_a_driver_picks_pools_as_it_is_annotated_unless_the_scenario_says_otherwise(annotated, said, left):
     storage = (storage_class(), driver(pool_policy=annotated), node("a"))
     pools = capacity("fast", "a", "160Gi", pools=["100Gi", "60Gi"])
-    world, _ = world_of(*storage, pools, claim("data", "60Gi"), pod_with("db", "data"), rest=DriverSettings(pick=said))
+    world, _ = world_of(
+        *storage,
+        pools,
+        claim("data", "60Gi"),
+        pod_with("db", "data"),
+        rest=DriverSettings(pick=said),
+    )
     world.run_until(60.0)
     (disk,) = world.storage.disks
     assert sorted(each >> 30 for each in disk.pools) == left
@@ -112,7 +119,7 @@ def test_the_same_seed_gives_the_same_run():
     def run() -> list[tuple[str, str]]:
         pools = [capacity("fast", name, "400Gi", pools=["100Gi"] * 4) for name in ("a", "b")]
         docs = [each for n in range(12) for each in (claim(f"c{n}", "50Gi"), pod_with(f"p{n}", f"c{n}"))]
-        world, seen = world_of(*CLUSTER, *pools, *docs, rest=DriverSettings(pick="random"))
+        world, seen = world_of(*CLUSTER, *pools, *docs, rest=DriverSettings(pick=PoolPolicy.RANDOM))
         world.run_until(120.0)
         return seen.decisions
 
