@@ -31,8 +31,7 @@ from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod, Replicatio
 from tonnage.objects.core_v1.persistent_volume import Volume
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Object, changed
-from tonnage.whatif.creation import Creation, QuotaExceeded
-from tonnage.whatif.kept_objects import stable_uid
+from tonnage.whatif.creation import Creation, QuotaExceeded, stable_uid
 from tonnage.whatif.manifest_errors import Origin
 from tonnage.whatif.manifests import Manifest
 from tonnage.whatif.sources import ClusterState

@@ -28,7 +28,7 @@ from tonnage.scheduling.configuration.profile_plugins import ExtensionPoint
 from tonnage.scheduling.decision.answers import Diagnosis
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.volumes.capacity.pools import listed_pools
-from tonnage.whatif.kept_objects import ObjectsByKind
+from tonnage.whatif.creation import ObjectsByKind
 from tonnage.whatif.replay import Replay
 from tonnage.whatif.scheduler_memory import SchedulerMemory
 from tonnage.whatif.sources import ClusterState, engine_over

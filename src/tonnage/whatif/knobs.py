@@ -7,8 +7,8 @@ driver gives it back to is not known before: a pod is helped only if it fits whi
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
@@ -18,11 +18,15 @@ from tonnage.objects.requirements import UNSCHEDULABLE, Taint
 from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
 from tonnage.quantity import Quantity
 from tonnage.scheduling.cluster.pod_info import CPU, MEMORY
-from tonnage.whatif.kept_objects import ObjectsByKind
+from tonnage.whatif.creation import ObjectsByKind
 from tonnage.whatif.node_copies import room_given_back, with_more_room, with_more_slots
-from tonnage.whatif.page import count_text
+from tonnage.whatif.page import any_of, count_text, natural
 
 CLAIM, UNCORDON, TAINT, LABEL, GATE, DELETE, CLASS, REQUEST, SLOTS, POOL, RESOURCE, PAIR, NODE = range(13)
+_KINDS: Final = (
+    *("claim", "uncordon", "taint", "label", "gate", "delete", "class", "request", "slots", "pool", "resource"),
+    *("pair", "node"),
+)
 """Ranks: what costs nothing comes first, a change of a size after that, another node last."""
 _MOST_SLOTS: Final = 256
 _MOST_CLASSES: Final = 8
@@ -35,13 +39,75 @@ class Knob:
     """One thing that may be changed, by an amount from 1 to `most`."""
 
     rank: int
-    kind: str
     targets: tuple[Object, ...]
     changed: Callable[[Any, int], Object]
     """A target with so much more, whatever else was changed about it before."""
     told: Callable[[int], str]
-    """In words, with `{node}` where a node is named."""
+    """In words, with `{node}` where its node is named."""
     most: int = 1
+    node: str = ""
+    unit: int = 1
+    """What its amount is a multiple of, as small as it can be."""
+    gone: tuple[Object, ...] = ()
+    """What is deleted besides."""
+    or_else: tuple[Sequence[Object], ...] = ()
+    """What may come of it instead; it helps a pod that fits in every case."""
+
+    def turned(self, amount: int) -> list[Object]:
+        """The objects as they are then, the cluster having been as it is."""
+        return turned(((self, amount),))
+
+    def text(self, amount: int) -> str:
+        return self.told(amount).replace("{node}", self.node)
+
+
+def switch(rank: int, told: str, objects: Sequence[Object], gone: tuple[Object, ...] = (), node: str = "") -> Knob:
+    """A change without an amount: to these objects, and without those that are gone."""
+    return Knob(rank, tuple(objects), lambda of, more: of, lambda more: told, node=node, gone=gone)
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """A change that was tried and lets pods in."""
+
+    rank: int
+    amount: int
+    pattern: str
+    """The words, with `{node}` where the nodes are named."""
+    nodes: tuple[str, ...] = ()
+    """Any one of them does; empty for what is changed about the workload."""
+    changes: tuple[Remedy, ...] = ()
+    """Of a pair, the two."""
+    pods: tuple[Key, ...] = ()
+    """The pods that it lets in, where many were asked about."""
+
+    @property
+    def kind(self) -> str:
+        return _KINDS[self.rank]
+
+    @property
+    def node(self) -> str:
+        """The first of its nodes, or none."""
+        return next(iter(self.nodes), "")
+
+    @property
+    def text(self) -> str:
+        return self.pattern.replace("{node}", any_of(self.nodes))
+
+    def document(self) -> dict[str, Any]:
+        told: dict[str, Any] = {"kind": self.kind, "node": self.node, "amount": self.amount, "text": self.text}
+        told["nodes"] = list(self.nodes)
+        return {**told, "changes": [change.document() for change in self.changes]} if self.changes else told
+
+
+def merged(found: Iterable[Remedy], key: Callable[[Remedy], Hashable]) -> list[Remedy]:
+    """Those with the same key are one, on any of their nodes."""
+    by_key: dict[Hashable, Remedy] = {}
+    for remedy in found:
+        before = by_key.get(key(remedy), remedy)
+        nodes = tuple(sorted({*before.nodes, *remedy.nodes}, key=natural))
+        by_key[key(remedy)] = replace(before, nodes=nodes)
+    return list(by_key.values())
 
 
 Changes = tuple[tuple[Knob, int], ...]
@@ -75,7 +141,7 @@ def least(most: int, does: Callable[[int], bool]) -> int | None:
 
 
 def uncordon_knob(node: Node) -> Knob:
-    return Knob(UNCORDON, "uncordon", (node,), lambda of, more: _uncordoned(of), lambda more: "uncordon {node}")
+    return Knob(UNCORDON, (node,), lambda of, more: _uncordoned(of), lambda more: "uncordon {node}", node=node.name)
 
 
 def state_knobs(node: Node, pod: Pod) -> Iterator[Knob]:
@@ -86,14 +152,13 @@ def state_knobs(node: Node, pod: Pod) -> Iterator[Knob]:
     missing = {key: value for key, value in pod.spec.node_selector.items() if node.metadata.labels.get(key) != value}
     if missing and not any(map(_PHYSICAL.match, missing)):
         told = ", ".join(f"{key}={value}" for key, value in sorted(missing.items()))
-        yield Knob(
-            LABEL, "label", (node,), lambda of, more: _labelled(of, missing), lambda more: f"label {told} on {{node}}"
-        )
+        words = f"label {told} on {{node}}"
+        yield Knob(LABEL, (node,), lambda of, more: _labelled(of, missing), lambda more: words, node=node.name)
 
 
 def _taint_knob(node: Node, taint: Taint) -> Knob:
     told = f"the taint {taint.key}:{taint.effect} off {{node}}"
-    return Knob(TAINT, "taint", (node,), lambda of, more: _without_taint(of, taint), lambda more: told)
+    return Knob(TAINT, (node,), lambda of, more: _without_taint(of, taint), lambda more: told, node=node.name)
 
 
 def slots_knobs(csi_node: CSINode) -> Iterator[Knob]:
@@ -106,17 +171,17 @@ def slots_knob(csi_node: CSINode, driver: str, most: int = _MOST_SLOTS) -> Knob:
     def told(more: int) -> str:
         return f"{count_text(more, 'more attach slot')} for {driver} on {{node}}"
 
-    return Knob(SLOTS, "slots", (csi_node,), lambda of, more: with_more_slots(of, driver, more), told, most)
+    return Knob(SLOTS, (csi_node,), lambda of, more: with_more_slots(of, driver, more), told, most, node=csi_node.name)
 
 
-def pool_knob(sharing: Sequence[CSIStorageCapacity], most: int, where: str = "on {node}") -> Knob:
+def pool_knob(sharing: Sequence[CSIStorageCapacity], most: int, node: str = "", where: str = "on {node}") -> Knob:
     """One purchase for all classes that share the pools."""
     classes = " and ".join(sorted({capacity.storage_class_name for capacity in sharing}))
 
     def told(more: int) -> str:
         return f"one more pool of {Quantity.from_bytes(more)} of class {classes} {where}"
 
-    return Knob(POOL, "pool", tuple(sharing), lambda of, more: with_more_room(of, more, as_pool=True), told, most)
+    return Knob(POOL, tuple(sharing), lambda of, more: with_more_room(of, more, as_pool=True), told, most, node)
 
 
 def resource_knob(node: Node, name: str) -> Knob:
@@ -128,7 +193,7 @@ def resource_knob(node: Node, name: str) -> Knob:
         return f"{_amount(name, more) if name in (CPU, MEMORY) else more} more {name} on {{node}}"
 
     most = max(_number(name, node.status.allocatable[name]), 1) * 2**10
-    return Knob(RESOURCE, "resource", (node,), with_more, told, most)
+    return Knob(RESOURCE, (node,), with_more, told, most, node.name)
 
 
 def _amount(resource: str, number: int) -> Quantity:
@@ -153,7 +218,6 @@ def class_knobs(claims: Sequence[PersistentVolumeClaim], classes: Iterable[Stora
 def _class_knob(claims: tuple[PersistentVolumeClaim, ...], old: str, new: str) -> Knob:
     return Knob(
         CLASS,
-        "class",
         claims,
         lambda of, more: changed(of, spec={"storage_class_name": new}),
         lambda more: f"class {new} instead of {old}",
@@ -179,7 +243,7 @@ def claim_knob(claim: PersistentVolumeClaim) -> Knob:
     def told(less: int) -> str:
         return f"{Quantity.from_bytes(size - less)} instead of {Quantity.from_bytes(size)} for claim {claim.name}"
 
-    return Knob(REQUEST, "request", (claim,), smaller, told, size // 2)
+    return Knob(REQUEST, (claim,), smaller, told, size // 2)
 
 
 def _container_knob(pod: Pod, place: int, name: str) -> Knob:
@@ -196,7 +260,7 @@ def _container_knob(pod: Pod, place: int, name: str) -> Knob:
         now, before = _amount(name, asked - less), _amount(name, asked)
         return f"{now} {name} instead of {before} for container {container.name}"
 
-    return Knob(REQUEST, "request", (pod,), smaller, told, asked // 2)
+    return Knob(REQUEST, (pod,), smaller, told, asked // 2)
 
 
 def unbound(claim: PersistentVolumeClaim) -> PersistentVolumeClaim:

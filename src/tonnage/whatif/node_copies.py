@@ -23,7 +23,7 @@ from tonnage.quantity import Quantity
 from tonnage.scheduling.volumes.capacity.groups import pool_ids_of
 from tonnage.scheduling.volumes.capacity.pools import free_bytes, free_volumes, listed_pools, told_pools
 from tonnage.scheduling.volumes.demand import volume_bytes
-from tonnage.whatif.kept_objects import ObjectsByKind, renewed
+from tonnage.whatif.creation import ObjectsByKind, renewed
 
 _NEW_POOL: Final = "one-more-pool"
 """The id of a pool that is added to objects whose pools have ids."""

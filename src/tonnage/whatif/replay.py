@@ -29,7 +29,7 @@ from tonnage.scheduling.engine.attempt import Attempt, Placement
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.queue.waiting_pods import QueuedPod, uid_of
 from tonnage.scheduling.volumes.reservations.holds import Hold
-from tonnage.whatif.kept_objects import ReplayObjects, renewed
+from tonnage.whatif.creation import ReplayObjects, renewed
 from tonnage.whatif.scheduler_memory import SchedulerMemory
 from tonnage.whatif.sources import clock_of, engine_over
 

@@ -37,7 +37,7 @@ from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.reservations.holds import Hold
 from tonnage.scheduling.volumes.reservations.promises import includes_claim
-from tonnage.whatif.kept_objects import ObjectsByKind
+from tonnage.whatif.creation import ObjectsByKind
 
 if TYPE_CHECKING:
     from tonnage.client.http import Client

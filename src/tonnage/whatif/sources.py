@@ -30,8 +30,7 @@ from tonnage.scheduling.engine.attempt import EngineSettings
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.engine.event_handlers import READ_KINDS, ReadKind
 from tonnage.whatif import manifests
-from tonnage.whatif.creation import Creation
-from tonnage.whatif.kept_objects import ObjectsByKind
+from tonnage.whatif.creation import Creation, ObjectsByKind
 from tonnage.whatif.manifest_errors import Origin
 from tonnage.whatif.manifests import Source
 from tonnage.whatif.scheduler_memory import SchedulerMemory, SchedulerSearch, memory_of

@@ -23,7 +23,8 @@ from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
 from tonnage.whatif.expansion import Replica
 from tonnage.whatif.fit.counting import count
-from tonnage.whatif.fit.remedies import Remedies, Remedy
+from tonnage.whatif.fit.remedies import Remedies
+from tonnage.whatif.knobs import Remedy
 from tonnage.whatif.node_copies import with_more_room
 from tonnage.whatif.replay import Replay
 from tonnage.whatif.simulate.disks import Disk, DriverSettings

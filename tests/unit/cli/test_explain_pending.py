@@ -60,7 +60,7 @@ def owned(made: Pod, by: str, kind: str = "StatefulSet") -> Pod:
 
 
 def helps(answer: PendingAnswer) -> list[tuple[int, str]]:
-    return [(len(each.pods), each.change) for each in answer.helps]
+    return [(len(each.pods), each.text) for each in answer.helps]
 
 
 def messages(answer: PendingAnswer) -> list[str]:
@@ -377,11 +377,11 @@ def test_trying_leaves_everything_as_it_was(mode):
 
     before = known()
     question.try_changes()
-    first = [(each.change, each.pods) for each in question.answer().helps]
+    first = [(each.text, each.pods) for each in question.answer().helps]
     assert known() == before
     question._helps.clear()
     question.try_changes()
-    assert [(each.change, each.pods) for each in question.answer().helps] == first
+    assert [(each.text, each.pods) for each in question.answer().helps] == first
 
 
 def test_pods_alike_share_an_explanation_and_the_answer_is_that_of_asking_each():
@@ -485,7 +485,7 @@ def test_a_change_for_many_pods_is_told_a_little_larger_than_the_least():
     answer = asked(node("a", pods=55), capacity(node="a", free="50Gi"), *pods)
     found = next(each for each in answer.helps if len(each.pods) == 55)
     least = (sum(sizes[:55]) - 50) << 30
-    assert least <= found.size <= least + (sum(sizes) << 30) // 256 + (50 << 30)
+    assert least <= found.amount <= least + (sum(sizes) << 30) // 256 + (50 << 30)
 
 
 def test_a_pool_is_no_larger_than_what_finds_no_room_beside_the_rest():

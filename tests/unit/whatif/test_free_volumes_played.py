@@ -12,7 +12,7 @@ from tonnage.objects.storage_v1 import FREE_VOLUMES, CSIStorageCapacity
 from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, storage_class, volume
-from tonnage.whatif.kept_objects import ObjectsByKind
+from tonnage.whatif.creation import ObjectsByKind
 from tonnage.whatif.knobs import unused_claims
 from tonnage.whatif.node_copies import emptied, shape_of
 from tonnage.whatif.simulate.disks import Disk, Disks, figures

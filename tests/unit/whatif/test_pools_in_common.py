@@ -12,7 +12,7 @@ from tonnage.objects.storage_v1 import POOL_IDS, CSIStorageCapacity
 from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, storage_class, volume
-from tonnage.whatif.kept_objects import ObjectsByKind
+from tonnage.whatif.creation import ObjectsByKind
 from tonnage.whatif.node_copies import copy_of, emptied, sharing_pools, with_more_room
 from tonnage.whatif.simulate.disks import Disks, figures
 from tonnage_command import tonnage

@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from tonnage.whatif.kept_objects import stable_uid
+from tonnage.whatif.creation import stable_uid
 
 
 @pytest.mark.parametrize("name", ["", "Pod/shop/db-0/1", "PersistentVolumeClaim/shop/data-ü/2", "x" * 300])

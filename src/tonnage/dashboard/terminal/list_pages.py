@@ -66,7 +66,7 @@ def _group_lines(group: PendingGroup, width: int, search: str) -> list[ScreenLin
     for miss in nearest_misses(group):
         page.plain(miss, "dim", indent=2)
     for each in group.helps[:3]:
-        page.plain(f"{each.change}: would let {len(each.pods):,} in", "green", indent=2)
+        page.plain(f"{each.text}: would let {len(each.pods):,} in", "green", indent=2)
     found = page.lines
     for pod in wanted:
         told = f"→ {pod.node}" if pod.node else pod.workload

@@ -341,4 +341,4 @@ def _remedy(group: PendingGroup) -> str:
     if not group.helps:
         return "`tonnage explain --pending` shows the details; no single change that was tried would help"
     best = group.helps[0]
-    return f"{best.change}: that would let {group.whom_helps(best)} in"
+    return f"{best.text}: that would let {group.whom_helps(best)} in"

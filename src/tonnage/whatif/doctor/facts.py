@@ -32,7 +32,7 @@ from tonnage.objects.users import split_service_account
 from tonnage.roles import OWN_NAMESPACE, RoleRule, rules_of
 from tonnage.scheduling.cluster.storage import csi_driver_of
 from tonnage.scheduling.configuration.configuration import LeaderElection
-from tonnage.whatif.kept_objects import ObjectsByKind
+from tonnage.whatif.creation import ObjectsByKind
 from tonnage.whatif.simulate.storage_model import NodeReach
 from tonnage.whatif.sources import ClusterState
 

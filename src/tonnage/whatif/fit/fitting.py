@@ -31,12 +31,12 @@ from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Object, changed
 from tonnage.printable import text
-from tonnage.whatif.creation import Creation
+from tonnage.whatif.creation import Creation, renewed
 from tonnage.whatif.expansion import Replica, WorkloadExpander, copied
 from tonnage.whatif.explain import RoomRemarks
 from tonnage.whatif.fit.counting import MOST_PODS, Counted, NodesNeeded, count, nodes_needed
-from tonnage.whatif.fit.remedies import SHOWN, Remedies, Remedy
-from tonnage.whatif.kept_objects import renewed
+from tonnage.whatif.fit.remedies import SHOWN, Remedies
+from tonnage.whatif.knobs import Remedy
 from tonnage.whatif.manifest_errors import Origin
 from tonnage.whatif.manifests import Manifest, Source
 from tonnage.whatif.page import FittedTable, TextPage, named

@@ -16,8 +16,7 @@ What lets the pod in only if its driver picks the right pools is made larger unt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import combinations
 from typing import Any, Final
 
@@ -31,13 +30,19 @@ from tonnage.scheduling.volumes.demand import driver_bytes
 from tonnage.scheduling.volumes.explain.account_entries import NodeAccount
 from tonnage.whatif.knobs import (
     CLAIM,
+    LABEL,
     NODE,
     PAIR,
+    POOL,
+    RESOURCE,
+    SLOTS,
     Changes,
     Knob,
+    Remedy,
     UnusedClaim,
     class_knobs,
     least,
+    merged,
     pool_knob,
     request_knobs,
     resource_knob,
@@ -48,7 +53,6 @@ from tonnage.whatif.knobs import (
     unused_claims,
 )
 from tonnage.whatif.node_copies import copy_of, emptied, shape_of, sharing_pools
-from tonnage.whatif.page import any_of, natural
 from tonnage.whatif.replay import Replay
 
 NODES_TRIED: Final = 64
@@ -60,34 +64,8 @@ SHOWN: Final = 8
 _A_BYTE_MORE: Final = 1
 """A driver may want strictly more free than it takes (`strict` in `tonnage.dev/size-rules`)."""
 _ON_NODE: Final = " on {node}"
-_KNOB_OF: Final = {"NodeVolumeLimits": "slots", "VolumeBinding": "pool", "NodeResourcesFit": "resource"}
+_KNOB_OF: Final = {"NodeVolumeLimits": SLOTS, "VolumeBinding": POOL, "NodeResourcesFit": RESOURCE}
 """By the plugin that refused a node, the kind of change that may help by itself."""
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Remedy:
-    """One thing that lets the pod in, by what it costs: the cheaper kind first, of one kind the smaller first."""
-
-    rank: int
-    amount: int
-    node: str
-    """The first of `nodes`; empty for what is changed about the workload."""
-    kind: str
-    pattern: str
-    """The words, with `{node}` where the nodes are named."""
-    changes: tuple[Remedy, ...] = ()
-    """Of a pair, the two."""
-    nodes: tuple[str, ...] = ()
-    """Any one of them does."""
-
-    @property
-    def text(self) -> str:
-        return self.pattern.replace("{node}", any_of(self.nodes))
-
-    def document(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"kind": self.kind, "node": self.node, "amount": self.amount, "text": self.text}
-        told["nodes"] = list(self.nodes)
-        return {**told, "changes": [change.document() for change in self.changes]} if self.changes else told
 
 
 class Remedies:
@@ -113,15 +91,12 @@ class Remedies:
         if self._refusal.held_back:
             return []
         of_nodes = [remedy for answer in self._refusal.nodes for remedy in self._by_state(answer)]
-        for plugin, kind in _KNOB_OF.items():
-            for node in self._refused_by(plugin):
-                of_nodes += self._by_knobs(node, kind)
+        for plugin, rank in _KNOB_OF.items():
+            for node in self._nearest(NODES_TRIED, lambda answer, plugin=plugin: answer.rejected_by == plugin):  # type: ignore[misc]
+                of_nodes += self._by_knobs(node, rank)
         free = [*self._by_unused_claims(), *self._by_workload()]
-        singles = sorted(_merged([*free, *of_nodes]))
-        return [*singles, *([] if of_nodes else _merged(self._pairs())), *_merged(self._another_node())]
-
-    def _refused_by(self, plugin: str) -> list[Node]:
-        return self._nearest(NODES_TRIED, lambda answer: answer.rejected_by == plugin)
+        singles = sorted(merged([*free, *of_nodes], _words), key=_cost)
+        return [*singles, *([] if of_nodes else merged(self._pairs(), _words)), *merged(self._another_node(), _words)]
 
     def _nearest(self, most: int, is_meant: Callable[[NodeAnswer], bool]) -> list[Node]:
         """Nodes with such answers, those with the most room first."""
@@ -159,10 +134,10 @@ class Remedies:
 
     def _least(self, knob: Knob) -> int | None:
         """The smallest amount that does, if there is one whatever the driver picks."""
-        found = least(knob.most, lambda more: self.fits(turned(((knob, more),))))
-        if found is None or self.fits(turned(((knob, found),)), surely=True):
+        found = least(knob.most, lambda more: self.fits(knob.turned(more)))
+        if found is None or self.fits(knob.turned(found), surely=True):
             return found
-        return least(knob.most, lambda more: self.fits(turned(((knob, more),)), surely=True)) or found
+        return least(knob.most, lambda more: self.fits(knob.turned(more), surely=True)) or found
 
     # -- one change ---------------------------------------------------------------------------------------------------
 
@@ -172,21 +147,21 @@ class Remedies:
         if node is None or answer.rejected_by not in ("NodeUnschedulable", "TaintToleration", "NodeAffinity"):
             return
         for knob in state_knobs(node, self._pod):
-            if self.fits(turned(((knob, 1),))):
-                yield _remedy(knob, 1, node.name)
+            if self.fits(knob.turned(1)):
+                yield _remedy(knob, 1)
 
-    def _by_knobs(self, node: Node, kind: str) -> Iterator[Remedy]:
+    def _by_knobs(self, node: Node, rank: int) -> Iterator[Remedy]:
         """Changes of a kind, each as small as it can be; a node that lacks two things is helped by none of them."""
         for knob in self._knobs(node):
-            if knob.kind == kind and (amount := self._least(knob)) is not None:
-                yield _remedy(knob, amount, node.name)
+            if knob.rank == rank and (amount := self._least(knob)) is not None:
+                yield _remedy(knob, amount)
 
     def _by_workload(self) -> Iterator[Remedy]:
         """Another class for its claims, or a smaller request, of at least half of what it was."""
         own = [claim for claim in self._claims if not claim.spec.volume_name]
         for knob in (*class_knobs(own, self._replay.all(StorageClass)), *request_knobs(self._pod, own)):
             if (amount := self._least(knob)) is not None:
-                yield _remedy(knob, amount, "")
+                yield _remedy(knob, amount)
 
     def _by_unused_claims(self) -> Iterator[Remedy]:
         for unused in unused_claims(self._replay, but_by=self._pod.key):
@@ -194,7 +169,7 @@ class Remedies:
                 told = (
                     f"delete claim {unused.claim.key}, which has {unused.volume.size} on {{node}} and which no pod uses"
                 )
-                yield Remedy(CLAIM, 0, unused.node, "claim", told, nodes=(unused.node,))
+                yield Remedy(CLAIM, 0, told, (unused.node,))
 
     def _fits_without(self, unused: UnusedClaim) -> bool:
         """Whether it fits wherever a volume's room comes back to. Its own claim is made again, without a volume."""
@@ -203,7 +178,7 @@ class Remedies:
         return all(self.fits([*again, *room], gone) for room in unused.room)
 
     def _knobs(self, node: Node) -> Iterator[Knob]:
-        yield from (state_knob for state_knob in state_knobs(node, self._pod) if state_knob.kind != "label")
+        yield from (state_knob for state_knob in state_knobs(node, self._pod) if state_knob.rank != LABEL)
         csi_node = self._replay.get(CSINode, node.name)
         if csi_node is not None:
             yield from slots_knobs(csi_node)
@@ -215,7 +190,7 @@ class Remedies:
             if capacity.key not in told:
                 siblings = sharing_pools(capacity, self._replay)
                 told.update(sibling.key for sibling in siblings)
-                yield pool_knob(siblings, max(wanted, 1))
+                yield pool_knob(siblings, max(wanted, 1), node.name)
         asked = {CPU, MEMORY, "pods", *PodInfo(self._pod).requests}
         yield from (resource_knob(node, resource) for resource in node.status.allocatable if resource in asked)
 
@@ -226,12 +201,12 @@ class Remedies:
         found = []
         for node in self._nearest(NODES_PAIRED, lambda answer: not answer.feasible):
             for changes in self._pairs_of(list(self._knobs(node))[:MOST_KNOBS]):
-                parts = tuple(_remedy(knob, amount, node.name) for knob, amount in changes)
+                parts = tuple(_remedy(knob, amount) for knob, amount in changes)
                 told = " and ".join(part.pattern for part in parts)
                 if all(part.pattern.endswith(_ON_NODE) for part in parts):
                     told = " and ".join(part.pattern.removesuffix(_ON_NODE) for part in parts) + _ON_NODE
                 cost = sorted((part.rank, part.amount) for part in parts)
-                found.append((cost, Remedy(PAIR, len(parts), node.name, "pair", told, parts, (node.name,))))
+                found.append((cost, Remedy(PAIR, len(parts), told, (node.name,), parts)))
         return [remedy for _, remedy in sorted(found, key=lambda each: (each[0], each[1].node, each[1].text))]
 
     def _pairs_of(self, knobs: Sequence[Knob]) -> Iterator[Changes]:
@@ -256,23 +231,22 @@ class Remedies:
                 continue
             seen.add(shape)
             if self.fits(copied):
-                yield Remedy(NODE, 1, node.name, "node", "one more node like {node}", nodes=(node.name,))
+                yield Remedy(NODE, 1, "one more node like {node}", (node.name,))
 
 
-def _remedy(knob: Knob, amount: int, node: str) -> Remedy:
-    return Remedy(knob.rank, amount, node, knob.kind, knob.told(amount), nodes=(node,) if node else ())
+def _remedy(knob: Knob, amount: int) -> Remedy:
+    return Remedy(knob.rank, amount, knob.told(amount), (knob.node,) if knob.node else ())
 
 
-def _merged(found: Iterable[Remedy]) -> list[Remedy]:
-    """Those in the same words are one, on any of their nodes."""
-    by_words: dict[tuple[int, int, str, str], Remedy] = {}
-    for remedy in found:
-        of_one = remedy.node if remedy.pattern.count("{node}") > 1 else ""  # both changes are of the same node
-        key = (remedy.rank, remedy.amount, remedy.pattern, of_one)
-        before = by_words.get(key)
-        nodes = tuple(sorted({*(before.nodes if before is not None else ()), *remedy.nodes}, key=natural))
-        by_words[key] = replace(before or remedy, node=nodes[0] if nodes else "", nodes=nodes)
-    return list(by_words.values())
+def _cost(remedy: Remedy) -> Any:
+    """The cheaper kind first, of one kind the smaller first."""
+    return remedy.rank, remedy.amount, remedy.node, remedy.pattern
+
+
+def _words(remedy: Remedy) -> Hashable:
+    """Those in the same words are one; of a pair, both changes are of the same node."""
+    of_one = remedy.node if remedy.pattern.count("{node}") > 1 else ""
+    return remedy.rank, remedy.amount, remedy.pattern, of_one
 
 
 def _is_sure(explained: Explanation) -> bool:

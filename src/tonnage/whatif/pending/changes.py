@@ -15,27 +15,26 @@ the same pods in.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
 from typing import Any, Final
 
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
-from tonnage.objects.meta import Key, Object, changed
+from tonnage.objects.meta import Key, changed
 from tonnage.objects.requirements import Taint, find_untolerated
 from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.volumes.capacity.pools import listed_pools
 from tonnage.scheduling.volumes.demand import driver_bytes
 from tonnage.scheduling.volumes.explain.account_entries import NodeAccount, amount
-from tonnage.whatif.kept_objects import ObjectsByKind
+from tonnage.whatif.creation import ObjectsByKind
 from tonnage.whatif.knobs import (
     CLAIM,
     DELETE,
     GATE,
     LABEL,
     NODE,
-    REQUEST,
     TAINT,
     Knob,
     claim_knob,
@@ -43,7 +42,7 @@ from tonnage.whatif.knobs import (
     pool_knob,
     slots_knob,
     state_knobs,
-    turned,
+    switch,
     uncordon_knob,
     unused_claims,
 )
@@ -72,39 +71,6 @@ class Waiting:
         return self.pod.key
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterChange:
-    """One change of the cluster, of a size where it has one."""
-
-    rank: int
-    told: Callable[[int], str]
-    """In words, with `{node}` where its node is named."""
-    objects: Callable[[int], Sequence[Object]]
-    """What is applied, the cluster having been as it is."""
-    deleted: tuple[Object, ...] = ()
-    or_else: tuple[Sequence[Object], ...] = ()
-    """What may come of it instead of `objects`; it helps a pod that fits in every case."""
-    size: int = 0
-    unit: int = 1
-    """What its size is a multiple of, as small as it can be."""
-    node: str = ""
-
-    def text(self, size: int) -> str:
-        return self.told(size).replace("{node}", self.node)
-
-
-def _of_knob(knob: Knob, node: str = "", unit: int = 1) -> ClusterChange:
-    return ClusterChange(
-        knob.rank, knob.told, lambda size: turned([(knob, size)]), size=knob.most, unit=unit, node=node
-    )
-
-
-def _of_no_size(
-    rank: int, told: str, objects: Sequence[Object], deleted: tuple[Object, ...] = (), node: str = ""
-) -> ClusterChange:
-    return ClusterChange(rank, lambda size: told, lambda size: objects, deleted, node=node)
-
-
 class ChangeProposals:
     def __init__(self, waiting: Sequence[Waiting], objects: ObjectsByKind) -> None:
         self._waiting = waiting
@@ -117,11 +83,11 @@ class ChangeProposals:
         self._alike = list(alike.values())
         """Pods that share an explanation: of thousands that are alike it is read once."""
 
-    def all(self) -> list[ClusterChange]:
+    def all(self) -> list[Knob]:
         """Changes of claims, then those of the cluster."""
         return [*self._unused_claims(), *self._other_classes(), *self._smaller_claims(), *self.of_cluster()]
 
-    def of_cluster(self) -> list[ClusterChange]:
+    def of_cluster(self) -> list[Knob]:
         """The cheaper kinds first."""
         return [
             *self._uncordoned(),
@@ -178,14 +144,14 @@ class ChangeProposals:
 
     # -- nodes that are closed, pods that are held back ---------------------------------------------------------------
 
-    def _uncordoned(self) -> Iterator[ClusterChange]:
+    def _uncordoned(self) -> Iterator[Knob]:
         counted: Counter[str] = Counter()
         for number, name in self._refused("NodeUnschedulable"):
             counted[name] += len(self._alike[number])
         for name in _most(counted):
-            yield _of_knob(uncordon_knob(self._nodes[name]), name)
+            yield uncordon_knob(self._nodes[name])
 
-    def _untainted(self) -> Iterator[ClusterChange]:
+    def _untainted(self) -> Iterator[Knob]:
         """A taint off every node that has it: who taints, taints by kind."""
         counted: Counter[tuple[str, str, str]] = Counter()
         for number, name in self._refused("TaintToleration"):
@@ -202,9 +168,9 @@ class ChangeProposals:
             ]
             nodes = named([node.name for node in untainted])
             told = f"take taint {key}{f'={value}' if value else ''}:{effect} off {nodes}"
-            yield _of_no_size(TAINT, told, untainted)
+            yield switch(TAINT, told, untainted)
 
-    def _labelled(self) -> Iterator[ClusterChange]:
+    def _labelled(self) -> Iterator[Knob]:
         """Labels that pods select nodes by, on a node that lacks them."""
         counted: Counter[tuple[str, int]] = Counter()
         for number, name in self._refused("NodeAffinity"):
@@ -212,9 +178,9 @@ class ChangeProposals:
         for name, number in _most(counted):
             for knob in state_knobs(self._nodes[name], self._alike[number][0].pod):
                 if knob.rank == LABEL:
-                    yield _of_knob(knob, name)
+                    yield knob
 
-    def _ungated(self) -> Iterator[ClusterChange]:
+    def _ungated(self) -> Iterator[Knob]:
         by_gate: dict[str, list[Pod]] = defaultdict(list)
         for each in self._waiting:
             for gate in each.pod.spec.scheduling_gates:
@@ -222,9 +188,9 @@ class ChangeProposals:
         for gate in _most(Counter({name: len(pods) for name, pods in by_gate.items()})):
             ungated = [_without_gate(pod, gate) for pod in by_gate[gate]]
             pods = ungated[0].key if len(ungated) == 1 else f"{len(ungated):,} pods"
-            yield _of_no_size(GATE, f"remove scheduling gate {gate} from {pods}", ungated)
+            yield switch(GATE, f"remove scheduling gate {gate} from {pods}", ungated)
 
-    def _deleted(self) -> Iterator[ClusterChange]:
+    def _deleted(self) -> Iterator[Knob]:
         """Whoever has a claim that only one pod may have."""
         wanted: Counter[Key] = Counter()
         for pods in self._alike:
@@ -236,7 +202,7 @@ class ChangeProposals:
             for pod in self._objects.all(Pod):
                 if pod.spec.node_name and not pod.is_terminal and key in pod.claim_keys():
                     told = f"delete pod {pod.key}, which has claim {key} for itself"
-                    yield _of_no_size(DELETE, told, [], (pod,))
+                    yield switch(DELETE, told, [], (pod,))
 
     # -- the workloads ------------------------------------------------------------------------------------------------
 
@@ -250,23 +216,22 @@ class ChangeProposals:
         found = (self._claims[key] for key in sorted(wanted - used) if key in self._claims)
         return [claim for claim in found if not claim.spec.volume_name]
 
-    def _unused_claims(self) -> Iterator[ClusterChange]:
+    def _unused_claims(self) -> Iterator[Knob]:
         """Their room helps only pods that were refused for want of it."""
         if any(self._refused("VolumeBinding")):
             for each in unused_claims(self._objects):
                 first, *others = each.room
                 told = f"delete claim {each.claim.key}, which has {each.volume.size} on {{node}} and which no pod uses"
-                change = _of_no_size(CLAIM, told, first, (each.claim, each.volume), each.node)
+                change = switch(CLAIM, told, first, (each.claim, each.volume), each.node)
                 yield replace(change, or_else=tuple(others))
 
-    def _other_classes(self) -> Iterator[ClusterChange]:
+    def _other_classes(self) -> Iterator[Knob]:
         """All claims of one class in another whose room is known: one that nobody checks would let every pod in."""
         checked = {each.storage_class_name for each in self._objects.all(CSIStorageCapacity)}
         classes = (each for each in self._objects.all(StorageClass) if each.name in checked)
-        for knob in class_knobs(self._unmade_claims(), classes):
-            yield _of_knob(knob)
+        yield from class_knobs(self._unmade_claims(), classes)
 
-    def _smaller_claims(self) -> Iterator[ClusterChange]:
+    def _smaller_claims(self) -> Iterator[Knob]:
         """Claims of one class and size, down to half of it."""
         by_size: dict[tuple[str, int], list[PersistentVolumeClaim]] = defaultdict(list)
         for claim in self._unmade_claims():
@@ -276,7 +241,7 @@ class ChangeProposals:
 
     # -- room ---------------------------------------------------------------------------------------------------------
 
-    def _slots(self) -> Iterator[ClusterChange]:
+    def _slots(self) -> Iterator[Knob]:
         taken: dict[tuple[str, str], dict[int, int]] = defaultdict(dict)
         for number, name in self._refused("NodeVolumeLimits"):
             account = self._alike[number][0].explanation.volumes.get(name)
@@ -287,9 +252,9 @@ class ChangeProposals:
         for place in _most(Counter({place: self._pods(numbers) for place, numbers in taken.items()})):
             name, driver = place
             if name in limits:
-                yield _of_knob(slots_knob(limits[name], driver, self._total(taken[place])), name)
+                yield slots_knob(limits[name], driver, self._total(taken[place]))
 
-    def _pools(self) -> Iterator[ClusterChange]:
+    def _pools(self) -> Iterator[Knob]:
         """More room in one capacity object; of those for a group of classes that share their pools, in all of them."""
         asked: dict[Key, dict[int, int]] = defaultdict(dict)
         units: dict[Key, int] = defaultdict(int)
@@ -320,15 +285,15 @@ class ChangeProposals:
                 unit = gcd(*(units[each.key] for each in sharing), *(self._common_unit(*place) for place in places))
                 yield self._pool_change(sharing, size, unit)
 
-    def _pool_change(self, sharing: Sequence[CSIStorageCapacity], size: int, unit: int) -> ClusterChange:
+    def _pool_change(self, sharing: Sequence[CSIStorageCapacity], size: int, unit: int) -> Knob:
         topology = sharing[0].node_topology
         nodes = self._nodes.items() if topology is not None else ()
         reaches = [name for name, node in nodes if topology is not None and topology.matches(node.metadata.labels)]
         if len(reaches) == 1:
-            return _of_knob(pool_knob(sharing, size), reaches[0], unit or 1)
-        return _of_knob(pool_knob(sharing, size, f"for {named(sorted(reaches))}"), unit=unit or 1)
+            return replace(pool_knob(sharing, size, reaches[0]), unit=unit or 1)
+        return replace(pool_knob(sharing, size, where=f"for {named(sorted(reaches))}"), unit=unit or 1)
 
-    def _more_nodes(self) -> Iterator[ClusterChange]:
+    def _more_nodes(self) -> Iterator[Knob]:
         """One more of a kind that is there; an empty one, with what volumes take there now free."""
         wanted: Counter[str] = Counter()
         for pods in self._alike:
@@ -350,18 +315,16 @@ class ChangeProposals:
             shape = shape_of(copied)
             if shape not in seen:
                 seen.add(shape)
-                yield _of_no_size(NODE, "one more node like {node}", copied, node=name)
+                yield switch(NODE, "one more node like {node}", copied, node=name)
 
 
-def _smaller_change(claims: Sequence[PersistentVolumeClaim]) -> ClusterChange:
-    knobs = [claim_knob(claim) for claim in claims]
+def _smaller_change(claims: Sequence[PersistentVolumeClaim]) -> Knob:
     old, class_name = claims[0].requested_size.value(), claims[0].class_name
     whose = f"claim {claims[0].key}" if len(claims) == 1 else f"each claim of class {class_name}"
-    return ClusterChange(
-        REQUEST,
-        lambda less: f"{amount(old - less)} instead of {amount(old)} for {whose}",
-        lambda less: turned((knob, less) for knob in knobs),
-        size=old // 2,
+    return replace(
+        claim_knob(claims[0]),
+        targets=tuple(claims),
+        told=lambda less: f"{amount(old - less)} instead of {amount(old)} for {whose}",
     )
 
 

@@ -30,11 +30,12 @@ from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.volumes.explain.refusal_notes import half_made_in
 from tonnage.whatif.explain import DecisionSequence, PodState, state_of, undecided
 from tonnage.whatif.explain_report import preemption_sentence
+from tonnage.whatif.knobs import Remedy, merged
 from tonnage.whatif.page import FittedTable, TextPage, named
 from tonnage.whatif.pending import causes
 from tonnage.whatif.pending.causes import MOST_EXPLAINED_NODES, CauseOfPod, Likeness, NodePlaces, PendingCause, cause_of
 from tonnage.whatif.pending.changes import ChangeProposals, Waiting
-from tonnage.whatif.pending.trials import MOST_PAIRED, Help, Trials, merged
+from tonnage.whatif.pending.trials import MOST_PAIRED, Trials
 from tonnage.whatif.sources import ClusterState
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
@@ -73,7 +74,7 @@ class PendingGroup:
     cause: PendingCause
     pods: tuple[PendingPod, ...]
     message: str
-    helps: tuple[Help, ...]
+    helps: tuple[Remedy, ...]
     """What lets some of them in, the most of them first."""
 
     @property
@@ -88,11 +89,11 @@ class PendingGroup:
                 return nearest.name, nearest.miss.told
         return "", next((each.explanation.message for each in self.pods if each.explanation is not None), "")
 
-    def helped_by(self, change: Help) -> int:
+    def helped_by(self, change: Remedy) -> int:
         """How many of them a change lets in."""
         return len({pod.key for pod in self.pods}.intersection(change.pods))
 
-    def whom_helps(self, change: Help) -> str:
+    def whom_helps(self, change: Remedy) -> str:
         count = self.helped_by(change)
         return "it" if len(self.pods) == 1 else "all of them" if count == len(self.pods) else f"{count:,} of them"
 
@@ -103,7 +104,7 @@ class PendingAnswer:
     """In the order in which they were decided on."""
     groups: Sequence[PendingGroup]
     """The largest first; every pod is in one of them."""
-    helps: Sequence[Help]
+    helps: Sequence[Remedy]
     is_partial: bool = False
 
     def document(self) -> list[dict[str, Any]]:
@@ -120,7 +121,7 @@ class PendingAnswer:
             "state": each.state.value,
             "workload": each.workload or None,
             "cause": {**group.cause.document(), "message": group.message},
-            "wouldHelp": [help_.document() for help_ in self.helps if each.key in help_.pods],
+            "wouldHelp": [_helped(remedy) for remedy in self.helps if each.key in remedy.pods],
         }
 
 
@@ -132,7 +133,7 @@ class PendingQuestion:
     sequence: DecisionSequence
     explains_all: bool = False
     _decided: list[PendingPod] = field(default_factory=list)
-    _helps: list[Help] = field(default_factory=list)
+    _helps: list[Remedy] = field(default_factory=list)
     _alike: dict[Hashable, PendingPod] = field(default_factory=dict)
     _explained_nodes: int = 0
     _is_whole: bool = False
@@ -221,7 +222,7 @@ class PendingQuestion:
             if found is not None:
                 self._helps.append(found)
             step(1)
-        self._helps = merged(self._helps)
+        self._helps = merged(self._helps, lambda each: (each.rank, each.pattern, tuple(sorted(each.pods))))
         self._try_pairs(trials, {each.key: each for each in waiting})
         self._is_whole = True
 
@@ -239,7 +240,7 @@ class PendingQuestion:
                 helped.update(found.pods)
 
     def answer(self) -> PendingAnswer:
-        helps = sorted(self._helps, key=lambda each: (-len(each.pods), each.rank, each.size, each.change))
+        helps = sorted(self._helps, key=lambda each: (-len(each.pods), each.rank, each.amount, each.text))
         by_cause: dict[PendingCause, list[PendingPod]] = {}
         for pending_pod in self._decided:
             by_cause.setdefault(pending_pod.cause, []).append(pending_pod)
@@ -247,7 +248,7 @@ class PendingQuestion:
         groups.sort(key=lambda group: (group.pods[0].fits, -len(group.pods), group.message))
         return PendingAnswer(self._decided, groups, helps, is_partial=not self._is_whole)
 
-    def _group(self, cause: PendingCause, pods: Sequence[PendingPod], helps: Sequence[Help]) -> PendingGroup:
+    def _group(self, cause: PendingCause, pods: Sequence[PendingPod], helps: Sequence[Remedy]) -> PendingGroup:
         needs: Counter[str] = Counter()
         for pod in pods:
             needs.update(pod.refusals.needs)
@@ -312,7 +313,7 @@ def print_pending(answer: PendingAnswer, page: TextPage) -> None:
     if answer.helps:
         page.blank()
         page.say(text("What would help, each tried by itself", style="bold"))
-        rows = [(f"{len(each.pods):,}", each.change) for each in answer.helps[:_MOST_HELPS]]
+        rows = [(f"{len(each.pods):,}", each.text) for each in answer.helps[:_MOST_HELPS]]
         page.table(FittedTable(("PODS", "CHANGE"), "1w", rows))
     elif left and not answer.is_partial:
         page.blank()
@@ -341,7 +342,7 @@ def _print_group(group: PendingGroup, page: TextPage) -> None:
             page.say(text(f"{pod.key}: {preemption_sentence(pod.explanation.preemption)}"), indent=_INDENT)
     if group.helps:
         best = group.helps[0]
-        page.say(text(f"{best.change}: would let {group.whom_helps(best)} in", style="green"), indent=_INDENT)
+        page.say(text(f"{best.text}: would let {group.whom_helps(best)} in", style="green"), indent=_INDENT)
 
 
 def _names(pods: list[PendingPod]) -> str:
@@ -362,8 +363,12 @@ def summary(answer: PendingAnswer) -> dict[str, Any]:
         "partial": answer.is_partial,
         "decided": len(answer.pods),
         "groups": [_group(group) for group in answer.groups],
-        "wouldHelp": [each.document() for each in answer.helps],
+        "wouldHelp": [_helped(each) for each in answer.helps],
     }
+
+
+def _helped(remedy: Remedy) -> dict[str, Any]:
+    return {"change": remedy.text, "pods": len(remedy.pods)}
 
 
 def _group(group: PendingGroup) -> dict[str, Any]:
@@ -373,7 +378,7 @@ def _group(group: PendingGroup) -> dict[str, Any]:
         "message": group.message,
         "fits": group.pods[0].fits,
         "pods": [_pod(pod) for pod in group.pods],
-        "wouldHelp": [{"change": each.change, "pods": group.helped_by(each)} for each in group.helps],
+        "wouldHelp": [{"change": each.text, "pods": group.helped_by(each)} for each in group.helps],
     }
     if miss:
         found["nearestMiss"] = {"node": node, "told": miss}

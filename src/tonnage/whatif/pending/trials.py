@@ -9,10 +9,10 @@ Pods by the thousand on nodes by the thousand: only whom a change concerns is tr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
@@ -24,9 +24,8 @@ from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.engine.profiles import Assembled, refused_rows
 from tonnage.scheduling.framework import Cycle, FilterPlugin
 from tonnage.whatif.explain import DecisionSequence
-from tonnage.whatif.knobs import NODE, least
-from tonnage.whatif.page import any_of, natural
-from tonnage.whatif.pending.changes import ChangeProposals, ClusterChange, Waiting
+from tonnage.whatif.knobs import NODE, Knob, Remedy, least
+from tonnage.whatif.pending.changes import ChangeProposals, Waiting
 
 MOST_PAIRED: Final = 8
 """Pods that pairs are tried for: one of each cause, those that came first."""
@@ -40,36 +39,6 @@ _PARTS: Final = 256
 """For more pods than that its size is told to a 256th of what all who could use it ask for: 8 sizes are tried."""
 PAIR: Final = 100
 """A pair is dearer than any single change."""
-
-
-@dataclass(frozen=True, slots=True)
-class Help:
-    """A change that was tried, and the pods it lets in."""
-
-    pattern: str
-    """In words, with `{node}` where its nodes are named."""
-    pods: tuple[Key, ...]
-    rank: int
-    nodes: tuple[str, ...] = ()
-    """Any one of them does."""
-    size: int = 0
-
-    @property
-    def change(self) -> str:
-        return self.pattern.replace("{node}", any_of(self.nodes))
-
-    def document(self) -> dict[str, Any]:
-        return {"change": self.change, "pods": len(self.pods)}
-
-
-def merged(helps: Iterable[Help]) -> list[Help]:
-    """Those that let the same pods in, in the same words, are one, on any of their nodes."""
-    found: dict[tuple[int, str, tuple[Key, ...]], Help] = {}
-    for each in helps:
-        key = (each.rank, each.pattern, tuple(sorted(each.pods)))
-        nodes = {*(found[key].nodes if key in found else ()), *each.nodes}
-        found[key] = replace(found.get(key, each), nodes=tuple(sorted(nodes, key=natural)))
-    return list(found.values())
 
 
 class Trials:
@@ -89,36 +58,37 @@ class Trials:
         self._deleted: list[Object] = []
         self._only_local = _refused_by_rows_alone(sequence.replay.engine, waiting)
 
-    def tried(self, change: ClusterChange) -> Help | None:
+    def tried(self, change: Knob) -> Remedy | None:
         """What a change helps, at the smallest size that does it; None when it helps nobody."""
-        placed = self._placed(change, change.size, self._waiting)
+        placed = self._placed(change, change.most, self._waiting)
         for objects in change.or_else if placed else ():
-            case = replace(change, objects=lambda size, objects=objects: objects)  # type: ignore[misc]
-            also = self._placed(case, change.size, list(placed))
+            case = replace(change, targets=tuple(objects))
+            also = self._placed(case, change.most, list(placed))
             placed = {key: node for key, node in placed.items() if key in also}
         if not placed:
             return None
         size = self._least_size(change, placed)
-        return Help(change.told(size), tuple(placed), change.rank, (change.node,) if change.node else (), size)
+        nodes = (change.node,) if change.node else ()
+        return Remedy(change.rank, size, change.told(size), nodes, pods=tuple(placed))
 
-    def _least_size(self, change: ClusterChange, placed: Mapping[Key, str]) -> int:
+    def _least_size(self, change: Knob, placed: Mapping[Key, str]) -> int:
         """The smallest that lets all of these in, the less exactly the more they are."""
-        if change.size <= change.unit or len(placed) > MOST_REFINED:
-            return change.size
+        if change.most <= change.unit or len(placed) > MOST_REFINED:
+            return change.most
         keys, unit = list(placed), change.unit
         if len(keys) > MOST_EXACT:
-            unit *= max(change.size // unit // _PARTS, 1)
+            unit *= max(change.most // unit // _PARTS, 1)
 
         def does(units: int) -> bool:
             return len(self._placed(change, units * unit, keys, is_all_or_none=True)) == len(keys)
 
-        return (least(-(-change.size // unit), does) or 0) * unit or change.size
+        return (least(-(-change.most // unit), does) or 0) * unit or change.most
 
-    def tried_in_pairs(self, each: Waiting) -> Help | None:
+    def tried_in_pairs(self, each: Waiting) -> Remedy | None:
         """Two changes that let a pod in which no single one does: the first pair, of the cheapest kinds, that does."""
         alone = ChangeProposals([each], self._replay).of_cluster()
         for first in [change for change in alone if change.rank != NODE][:MOST_FIRST]:
-            with self._changed(first.objects(first.size), first.deleted):
+            with self._changed(first.turned(first.most), first.gone):
                 attempt = self._replay.attempt(each.key, explains=True)
                 if attempt.placement is not None:  # by itself after all
                     self._replay.withdraw(each.key)
@@ -129,9 +99,9 @@ class Trials:
                 for second in ChangeProposals([left], self._replay).of_cluster()[:MOST_SECOND]:
                     if second.rank == NODE:
                         continue
-                    if each.key in self._only_local and not self._placed(second, second.size, [each.key]):
+                    if each.key in self._only_local and not self._placed(second, second.most, [each.key]):
                         continue  # others beside it only take room
-                    placed = self._placed(second, second.size, self._waiting)
+                    placed = self._placed(second, second.most, self._waiting)
                     if each.key in placed:
                         break
                 else:
@@ -139,23 +109,21 @@ class Trials:
             return self._pair(first, second, tuple(placed))
         return None
 
-    def _pair(self, first: ClusterChange, second: ClusterChange, placed: tuple[Key, ...]) -> Help:
+    def _pair(self, first: Knob, second: Knob, placed: tuple[Key, ...]) -> Remedy:
         """Both, or the second alone where that does: it may be about a place that was not among those tried."""
-        of_first = {(type(each), each.key) for each in first.objects(first.size)}
-        if of_first.isdisjoint((type(each), each.key) for each in second.objects(second.size)):
-            alone = self._placed(second, second.size, self._waiting)
+        of_first = {(type(each), each.key) for each in first.turned(first.most)}
+        if of_first.isdisjoint((type(each), each.key) for each in second.turned(second.most)):
+            alone = self._placed(second, second.most, self._waiting)
             if alone:
-                return Help(second.text(second.size), tuple(alone), second.rank)
-        told = f"{first.text(first.size)}, and {second.text(second.size)}"
-        return Help(told, placed, PAIR + first.rank + second.rank)
+                return Remedy(second.rank, 0, second.text(second.most), pods=tuple(alone))
+        told = f"{first.text(first.most)}, and {second.text(second.most)}"
+        return Remedy(PAIR + first.rank + second.rank, 0, told, pods=placed)
 
-    def _placed(
-        self, change: ClusterChange, size: int, keys: Sequence[Key], *, is_all_or_none: bool = False
-    ) -> dict[Key, str]:
+    def _placed(self, change: Knob, size: int, keys: Sequence[Key], *, is_all_or_none: bool = False) -> dict[Key, str]:
         """By pod of these that fits with the change, its node; `is_all_or_none`, of pods that fit with more of it, ends
         with the first that does not."""
         placed: dict[Key, str] = {}
-        with self._changed(change.objects(size), change.deleted):
+        with self._changed(change.turned(size), change.gone):
             concerned = _Concerned(self._replay.engine, self._in_effect, self._deleted)
             try:
                 for key in keys:

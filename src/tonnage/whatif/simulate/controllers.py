@@ -26,7 +26,7 @@ from tonnage.objects.meta import Key
 from tonnage.objects.requirements import InvalidSelector
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.objects.volume_matching import AVAILABLE
-from tonnage.whatif.kept_objects import renewed
+from tonnage.whatif.creation import renewed
 from tonnage.whatif.simulate.disks import bound_claim, reference_to
 from tonnage.whatif.simulate.world_state import WorldState
 

@@ -38,8 +38,8 @@ from tonnage.objects.storage_v1 import (
 from tonnage.quantity import Quantity
 from tonnage.scheduling.volumes.capacity.groups import pool_ids_of
 from tonnage.scheduling.volumes.capacity.pools import free_volumes, listed_pools, told_pools, volume_limit
-from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy, placed_by
-from tonnage.whatif.kept_objects import renewed
+from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
+from tonnage.whatif.creation import renewed
 
 PICK_POLICIES: Final = tuple(each for each in PoolPolicy if each is not PoolPolicy.UNKNOWN)
 MI: Final = 1 << 20
@@ -118,8 +118,13 @@ class Disk:
         roomy = [n for n in numbers if self.pools[n] >= size_bytes + kept_bytes and self.takes_one_more(n)]
         if not roomy:
             return False
-        place = placed_by(policy, tuple(self.pools[number] for number in roomy), size_bytes) or 0
-        self.put(volume, rng.choice(roomy) if policy is PoolPolicy.RANDOM else roomy[place], size_bytes)
+        if policy is PoolPolicy.RANDOM:
+            number = rng.choice(roomy)
+        elif policy is PoolPolicy.FIRST_FIT:
+            number = roomy[0]
+        else:
+            number = (max if policy is PoolPolicy.MOST_FREE else min)(roomy, key=lambda each: self.pools[each])
+        self.put(volume, number, size_bytes)
         return True
 
     def put(self, volume: str, number: int, size_bytes: int) -> None:

@@ -24,7 +24,7 @@ from tonnage.objects.core_v1.pod import PodStatus
 from tonnage.objects.meta import Condition, changed
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeAttachment
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.whatif.kept_objects import renewed
+from tonnage.whatif.creation import renewed
 from tonnage.whatif.simulate.controllers import Controllers
 from tonnage.whatif.simulate.disks import Disk
 from tonnage.whatif.simulate.storage_model import StorageModel, driver_of

@@ -23,7 +23,7 @@ from tonnage.objects.meta import Object
 from tonnage.objects.requirements import NO_EXECUTE, NO_SCHEDULE, OUT_OF_SERVICE, UNREACHABLE, Taint
 from tonnage.objects.small_groups import PodDisruptionBudget
 from tonnage.objects.storage_v1 import CSINode
-from tonnage.whatif.kept_objects import renewed
+from tonnage.whatif.creation import renewed
 from tonnage.whatif.simulate.controllers import Controllers, is_daemon, is_mirror
 from tonnage.whatif.simulate.kubelets import Rebuilds
 from tonnage.whatif.simulate.world_state import WorldState

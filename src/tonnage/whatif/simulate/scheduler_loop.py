@@ -35,7 +35,7 @@ from tonnage.scheduling.framework import Api, Code, Status
 from tonnage.scheduling.queue.waiting_pods import QueuedPod, is_over, uid_of
 from tonnage.scheduling.volumes.bind_volumes import LOOK_EVERY_S
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
-from tonnage.whatif.kept_objects import renewed
+from tonnage.whatif.creation import renewed
 from tonnage.whatif.simulate.controllers import Controllers
 from tonnage.whatif.simulate.kubelets import Kubelets
 from tonnage.whatif.simulate.world_state import WorldState

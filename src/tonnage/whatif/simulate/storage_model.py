@@ -24,7 +24,7 @@ from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageCla
 from tonnage.scheduling.volumes.capacity.pools import pool_policy_of, rebuilds_volumes
 from tonnage.scheduling.volumes.demand import driver_bytes, volume_bytes
 from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
-from tonnage.whatif.kept_objects import renewed
+from tonnage.whatif.creation import renewed
 from tonnage.whatif.simulate.disks import (
     Disk,
     Disks,

@@ -21,7 +21,7 @@ from tonnage.objects.meta import Key, Object, changed
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.engine.attempt import Attempt
 from tonnage.scheduling.framework import Status
-from tonnage.whatif.kept_objects import ReplayObjects
+from tonnage.whatif.creation import ReplayObjects
 from tonnage.whatif.simulate.disks import StorageSettings
 from tonnage.whatif.sources import clock_of
 
