@@ -91,7 +91,7 @@ def scored_usage_of(pod: Pod) -> tuple[int, int]:
 
 
 def _counted(quantities: Quantities) -> Amounts:
-    return {name: amount(name, quantity) for name, quantity in quantities.items() if is_counted(name)}
+    return {name: amount(name, each) for name, each in quantities.items() if name in NATIVE or is_counted(name)}
 
 
 def _total(pod: Pod, assumed: Quantities, *, pod_level: bool) -> Quantities:

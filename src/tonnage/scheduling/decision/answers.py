@@ -419,7 +419,8 @@ def _judge(cycle: Cycle, answer: RowAnswers, rows: Rows) -> None:
     for plugin, position in answer.judged_by:
         if is_same_node and plugin.node_only:
             continue
-        judgement = cycle.run("Filter", plugin, plugin.filter, cycle, rows)
+        judge = plugin.filter
+        judgement = judge(cycle, rows) if cycle.times is None else cycle.run("Filter", plugin, judge, cycle, rows)
         if judgement is not None:
             results.add(position, judgement, rows)
             passes = (results.first[rows] == NOBODY) & cluster.exists[rows]
@@ -431,14 +432,17 @@ def _judge(cycle: Cycle, answer: RowAnswers, rows: Rows) -> None:
 
 def _scored(cycle: Cycle, plugins: Scores, raw: dict[str, Ints], rows: Rows) -> Ints | int:
     """The weighted sum of the scores that need no normalising; the others are stored in `raw`."""
-    total: Ints | int = 0
+    total: Ints | None = None
     for plugin, weight in plugins:
-        scores = cycle.run("Score", plugin, plugin.score, cycle, rows)
+        score = plugin.score
+        scores = score(cycle, rows) if cycle.times is None else cycle.run("Score", plugin, score, cycle, rows)
         if not plugin.normalizes:
-            total = total if scores is None else total + weight * scores
+            if scores is not None:  # a number times or plus an array costs as much as the scores of a row
+                part = scores if weight == 1 else weight * scores
+                total = part if total is None else total + part
         elif plugin.name in raw:
             raw[plugin.name][rows] = 0 if scores is None else scores
         elif scores is not None and scores.any():
             kept = raw[plugin.name] = np.zeros(cycle.cluster.capacity, dtype=np.int64)
             kept[rows] = scores
-    return total
+    return 0 if total is None else total

@@ -196,7 +196,8 @@ class Decider:
         narrowed: dict[str, frozenset[int]] = {}
         refusal: Status | None = None
         for plugin in self.pipeline.pre_filter:
-            answer = cycle.run("PreFilter", plugin, plugin.pre_filter, cycle)
+            ask = plugin.pre_filter
+            answer = ask(cycle) if cycle.times is None else cycle.run("PreFilter", plugin, ask, cycle)
             if answer is None:
                 continue
             if isinstance(answer, Narrowing):
@@ -342,7 +343,8 @@ class Decider:
     def _pre_score(self, cycle: Cycle) -> Status | None:
         """Run PreScore on the feasible rows. Returns the first failure, or None."""
         for plugin in self.pipeline.pre_score:
-            answer = cycle.run("PreScore", plugin, plugin.pre_score, cycle)
+            ask = plugin.pre_score
+            answer = ask(cycle) if cycle.times is None else cycle.run("PreScore", plugin, ask, cycle)
             if answer is None:
                 continue
             if answer.code is Code.SKIP:

@@ -340,9 +340,12 @@ class VolumeBinding(
         storage, pod = cycle.cluster.storage, cycle.pod
         if holds is None:
             return bind_volumes.assume(storage, pod, plan, node_name)
-        with holds.assuming([provision.claim.key for provision in plan.provisions if provision.capacity is not None]):
+        holds.awaited = [provision.claim.key for provision in plan.provisions if provision.capacity is not None]
+        try:
             assumed = bind_volumes.assume(storage, pod, plan, node_name)
             holds.keep_back(pod, plan, self._reservation_timeout_s)
+        finally:
+            holds.awaited = ()
         return assumed
 
     def unreserve(self, cycle: framework.Cycle, node_name: str) -> None:

@@ -145,12 +145,12 @@ def counted_bytes(claim: PersistentVolumeClaim, storage: Storage, *, is_rebuild:
     of_class = storage.classes.get(claim.class_name)
     if of_class is None or not of_class.checks_capacity(storage.drivers.get(of_class.provisioner)):
         return None
-    is_published = (
-        not is_rebuild
-        or of_class.waits_for_consumer
-        or any(capacity.storage_class_name == of_class.name for capacity in storage.capacities.values())
+    if not is_rebuild:
+        return driver_bytes(claim, of_class) if claim.requested is not None else None
+    is_published = of_class.waits_for_consumer or any(
+        capacity.storage_class_name == of_class.name for capacity in storage.capacities.values()
     )
-    return size_to_make(claim, storage, is_rebuild=is_rebuild) if is_published else None
+    return size_to_make(claim, storage, is_rebuild=True) if is_published else None
 
 
 def size_to_make(claim: PersistentVolumeClaim, storage: Storage, *, is_rebuild: bool) -> int | None:

@@ -27,16 +27,7 @@ from tonnage.objects.requirements import TopologySelectorTerm
 from tonnage.objects.size_rules import rules_of
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster, in_topology
-from tonnage.scheduling.cluster.columns import (
-    MAX_REASONS,
-    SEARCH_ENDED,
-    Bits,
-    Rows,
-    count,
-    only_row,
-    row_count,
-    row_numbers,
-)
+from tonnage.scheduling.cluster.columns import SEARCH_ENDED, Bits, Rows, count, only_row, row_count, row_numbers
 from tonnage.scheduling.configuration.plugin_args import LegacyPools, PoolFit, StorageCapacityArgs
 from tonnage.scheduling.volumes.capacity.class_capacity import (
     NOTHING,
@@ -281,7 +272,7 @@ class VolumeFit:
         """A group of claims, given by bytes and class; it knows their classes if these share some pools."""
         known = list(claims)
         is_linked = self.is_joint and bool(self.index.groups.ids.links) and self.index.groups.is_linked(known[0][1])
-        return OwnedSizes.of(known) if is_linked else descending(size for size, _ in known)
+        return OwnedSizes.of(known) if is_linked else descending([size for size, _ in known])
 
     def has_free_volumes(self, demand: Demand) -> bool:
         return bool(demand.loose) and self.static.may_match(demand.loose)
@@ -452,7 +443,7 @@ def _by_home(demand: Demand, rows: Rows) -> Iterator[tuple[Sequence[Rebuild], np
 
 def _found_on(match: Match, places: npt.NDArray[np.intp]) -> npt.NDArray[Any]:
     """By row, the claims that find a volume, as bits: rows with equal bits need the same new volumes."""
-    bits = np.int64 if len(match.claims) < MAX_REASONS else object  # plain integers have no limit, but are slower
+    bits = np.int64 if len(match.claims) < 63 else object  # plain integers have no limit, but are slower
     pattern = np.zeros(len(places), dtype=bits)
     for place, chosen in enumerate(match.chosen):
         pattern |= (chosen[places] >= 0).astype(bits) << place

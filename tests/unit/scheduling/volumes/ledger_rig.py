@@ -75,9 +75,10 @@ class LedgerRig:
     def reserve(self, pod: PodInfo, node_name: str = "node-1", of: CSIStorageCapacity | None = None) -> None:
         """Reserve as the plugin does: the claims are assumed on their node, then charged as they were planned."""
         planned = [self.claim(key) for key in pod.claim_keys]
-        with self.ledger.assuming([each.key for each in planned]):
-            for each in planned:
-                self.storage.claims.assume(asking_for(each, node_name))
+        self.ledger.awaited = [each.key for each in planned]
+        for each in planned:
+            self.storage.claims.assume(asking_for(each, node_name))
+        self.ledger.awaited = ()
         self.ledger.reserve(of or self.storage.capacities[f"kube-system/fast-{node_name}"], pod, planned)
 
     def claim(self, key: str) -> PersistentVolumeClaim:

@@ -41,9 +41,10 @@ def test_a_claim_that_could_not_be_sent_elsewhere_is_promised_where_it_was(rig: 
     """Another claim of its pod had changed meanwhile: what was assumed is taken back while `reserve` is awaited."""
     rig.put(written("data", node_name="node-1"))
     assert rig.gibs() == [20]
-    with rig.ledger.assuming(["default/data"]):
-        rig.storage.claims.assume(asking_for(rig.claim("default/data"), "node-2"))
-        rig.storage.claims.restore("default/data")
+    rig.ledger.awaited = ["default/data"]
+    rig.storage.claims.assume(asking_for(rig.claim("default/data"), "node-2"))
+    rig.storage.claims.restore("default/data")
+    rig.ledger.awaited = ()
     assert (rig.gibs(), rig.gibs(NODE_2)) == ([20], [])
 
 

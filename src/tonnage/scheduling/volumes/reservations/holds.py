@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final, Generic, TypeVar
@@ -276,9 +275,10 @@ class Records(Generic[R]):
 class CapacityHolds(ABC):
     """The holds of one cluster in one mode. Objects are known by `identity`, their uid.
 
-    Decisions ask what is `held`. For a pod, Reserve calls `assuming` and `keep_back`; `send` is called when its claims
-    are written one after the other, `release` when its attempt fails. After an event, a mode computes the records that
-    depend on the object anew (`_look`), and notes in `_changed` which objects have other holds than before.
+    Decisions ask what is `held`. For a pod, Reserve sets `awaited` and calls `keep_back`; `send` is called when its
+    claims are written one after the other, `release` when its attempt fails. After an event, a mode computes the
+    records that depend on the object anew (`_look`), and notes in `_changed` which objects have other holds than
+    before.
     """
 
     keeps_whole_objects: ClassVar[bool]
@@ -297,6 +297,8 @@ class CapacityHolds(ABC):
         """Called with an object's uid after its holds changed."""
         self.on_released: list[Callable[[CSIStorageCapacity], None]] = []
         """Called with an object after one of its holds ended or shrank: pods it rejected may fit now."""
+        self.awaited: Collection[Key] = ()
+        """Claims that Reserve assumes now; `keep_back` follows. Otherwise assuming them would charge every object."""
         self._changed: dict[str, bool] = {}
         """Objects whose holds changed since observers were called; True if a hold ended or shrank."""
         self.reservations_total = 0
@@ -358,10 +360,6 @@ class CapacityHolds(ABC):
     def catch_up(self) -> None:
         """Account for changed nodes, new objects and new rules; a decision calls this before it asks."""
         return
-
-    def assuming(self, claims: Collection[Key]) -> AbstractContextManager[None]:
-        """A context in which these claims are assumed and `keep_back` is called for them."""
-        return nullcontext()
 
     @abstractmethod
     def keep_back(self, pod: PodInfo, plan: VolumePlan, timeout_s: float) -> None:

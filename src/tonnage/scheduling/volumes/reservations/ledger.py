@@ -14,8 +14,7 @@ nodes and new objects by `catch_up`, which a decision calls first.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key
@@ -42,8 +41,6 @@ class Ledger(PromiseBook):
         super().__init__(cluster)
         self._is_stale = False
         """True after objects came or rules changed: any promise may be charged elsewhere."""
-        self._awaited: Collection[Key] = ()
-        """Claims that are being assumed; `reserve` will charge them next."""
         self._node_tick = cluster.node_changes.tick
         self._listen(PersistentVolumeClaim, self._claim_changed)
         self._listen(PersistentVolume, self._volume_changed)
@@ -57,16 +54,19 @@ class Ledger(PromiseBook):
     # -- asking -------------------------------------------------------------------------------------------------------
 
     def promised_by_class(self, objects: Sequence[CSIStorageCapacity], own: Collection[Key]) -> list[tuple[int, str]]:
-        """Siblings share their promises: a claim counts once, with the largest promise on any of them."""
-        found: dict[Key, tuple[int, str]] = {}
-        for uid in map(identity, objects):
-            for each in self._charged_with(uid):
-                if each.key not in own:
-                    found[each.key] = max((each.charged[uid], each.claim.class_name), found.get(each.key, (0, "")))
-        return list(found.values())
+        return [(size, promise.claim.class_name) for promise, size in self._promised(objects, own).items()]
 
     def held(self, members: Sequence[CSIStorageCapacity], own: Collection[Key]) -> Sizes:
-        return descending([size for size, _ in self.promised_by_class(members, own)])
+        return descending(self._promised(members, own).values())
+
+    def _promised(self, objects: Sequence[CSIStorageCapacity], own: Collection[Key]) -> dict[Promise, int]:
+        """Siblings share their promises: a claim counts once, with the largest promise on any of them."""
+        found: dict[Promise, int] = {}
+        for uid in map(identity, objects):
+            for promise in self._charged_with(uid):
+                if promise.key not in own:
+                    found[promise] = max(promise.charged[uid], found.get(promise, 0))
+        return found
 
     def own_claims(self, claims: Iterable[PersistentVolumeClaim], group: Iterable[PersistentVolumeClaim]) -> list[Key]:
         return [claim.key for claim in claims if claim.selected_node]
@@ -85,15 +85,6 @@ class Ledger(PromiseBook):
         if self.longest_timeout_s > before and not self._figures.tick:
             self._meet_all()
             self._tell()
-
-    @contextmanager
-    def assuming(self, claims: Collection[Key]) -> Iterator[None]:
-        """Have `reserve` charge these claims; otherwise assuming them would charge every object first."""
-        self._awaited = claims
-        try:
-            yield
-        finally:
-            self._awaited = ()
 
     def keep_back(self, pod: PodInfo, plan: VolumePlan, timeout_s: float) -> None:
         for capacity, claims in plan.claims_by_object():
@@ -195,7 +186,7 @@ class Ledger(PromiseBook):
             self._unseen_volumes.pop(old.spec.volume_name, None)
         if new is None:
             return
-        if key in self._awaited and not (new.is_bound or (old and old.selected_node)):
+        if key in self.awaited and not (new.is_bound or (old and old.selected_node)):
             return  # a claim that had a node may have got it back, without another event
         if old is None or is_news(old, new):
             self._meet(new)
