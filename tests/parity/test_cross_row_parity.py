@@ -46,10 +46,10 @@ def cluster_in(case: Doc) -> Cluster:
     for number, there in enumerate(case["pods"]):
         place(cluster, pod(f"there-{number}", **pod_options(there)))
     for name, selector in case.get("services", {}).items():
-        cluster.workloads.put_service("default", name, selector)
+        cluster.workloads.put("Service", f"default/{name}", selector)
     for name, selector in case.get("owners", {}).items():
         kind, _, owner = name.partition("/")
-        cluster.workloads.put_owner(kind, "default", owner, convert(LabelSelector, selector))
+        cluster.workloads.put(kind, f"default/{owner}", convert(LabelSelector, selector))
     return cluster
 
 

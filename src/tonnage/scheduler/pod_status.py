@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 from tonnage import logs
@@ -95,7 +96,7 @@ class PodStatusWriter:
             self._said.pop(pod.uid, None)  # the nomination's write includes the condition
             return self._write_nomination(pod.pod, said, nomination)
         self._queue.forget(pod.uid)
-        if not _is_news(pod.pod, said):
+        if not self._news(pod.pod, said):
             self._said.pop(pod.uid, None)
         elif not self._queue.is_closed and (pod.uid in self._said or len(self._said) < MAX_PENDING):
             self._said[pod.uid] = said
@@ -143,9 +144,10 @@ class PodStatusWriter:
         if said is None:
             return
         pod, is_over = self._newest(said.key), True
-        if pod is not None and uid_of(pod) == uid and not pod.spec.node_name and _is_news(pod, said):
+        news = self._news(pod, said) if pod is not None else []
+        if pod is not None and uid_of(pod) == uid and not pod.spec.node_name and news:
             lock = {"uid": pod.metadata.uid, "resourceVersion": pod.metadata.resource_version}
-            patch = {"metadata": lock, "status": {"conditions": [self._condition(pod, said)]}}
+            patch = {"metadata": lock, "status": {"conditions": news}}
             try:
                 is_over = await self._patch(self._telling, said.key, patch)
             except Conflict:
@@ -161,8 +163,8 @@ class PodStatusWriter:
 
     async def _write_nomination(self, pod: Pod, said: _Said, nomination: str) -> None:
         status: dict[str, Any] = {"nominatedNodeName": nomination or None}
-        if _is_news(pod, said):
-            status["conditions"] = [self._condition(pod, said)]
+        if news := self._news(pod, said):
+            status["conditions"] = news
         try:
             await self._patch(self._client, said.key, {"metadata": {"uid": pod.metadata.uid}, "status": status})
         except Conflict as exc:
@@ -181,19 +183,18 @@ class PodStatusWriter:
             return False
         return True
 
-    def _condition(self, pod: Pod, said: _Said) -> dict[str, Any]:
-        known = pod.condition("PodScheduled")
-        told: dict[str, Any] = {
-            "type": "PodScheduled",
-            "status": "False",
-            "reason": said.reason,
-            "message": said.message,
-        }
-        if known is None or known.status != "False" or known.last_transition_time is None:
-            told["lastTransitionTime"] = rfc3339(self._clock.now())
-        return told
+    def _news(self, pod: Pod, said: _Said) -> list[dict[str, Any]]:
+        return changed_condition(pod, "PodScheduled", "False", said.reason, said.message, self._clock.now())
 
 
-def _is_news(pod: Pod, said: _Said) -> bool:
-    known = pod.condition("PodScheduled")
-    return known is None or (known.status, known.reason, known.message) != ("False", said.reason, said.message)
+def changed_condition(
+    pod: Pod, type_: str, status: str, reason: str, message: str, now: datetime
+) -> list[dict[str, Any]]:
+    """The conditions of a patch: this one, or none if the pod has it. A new status has a new transition time."""
+    known = pod.condition(type_)
+    if known is not None and (known.status, known.reason, known.message) == (status, reason, message):
+        return []
+    made = {"type": type_, "status": status, "reason": reason, "message": message}
+    if known is None or known.status != status or known.last_transition_time is None:
+        made["lastTransitionTime"] = rfc3339(now)
+    return [made]

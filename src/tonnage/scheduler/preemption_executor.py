@@ -17,14 +17,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from tonnage import logs
-from tonnage.clock import rfc3339
 from tonnage.errors import NotFound, TonnageError
 from tonnage.objects.core_v1 import Pod
 from tonnage.scheduler.context import SchedulerContext
 from tonnage.scheduler.nominations import Nominations
+from tonnage.scheduler.pod_status import changed_condition
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.framework import SUCCESS, PostFilterPlugin, PostFilterResult
 from tonnage.scheduling.preemption.preemption import DISRUPTION_TARGET, PREEMPTED
@@ -136,17 +136,10 @@ class PreemptionExecutor:
 
     async def _doom(self, victim: PodInfo, scheduler_name: str) -> None:
         """Set the condition that says why the pod goes, so that its controller does not take it for a failure."""
-        condition: dict[str, Any] = {
-            "type": DISRUPTION_TARGET,
-            "status": "True",
-            "reason": PREEMPTED,
-            "message": f"{scheduler_name}: preempting to accommodate a higher priority pod",
-        }
-        known = victim.pod.condition(DISRUPTION_TARGET)
-        if known is not None and known.status == "True":
-            if (known.reason, known.message) == (PREEMPTED, condition["message"]):
-                return
-        else:
-            condition["lastTransitionTime"] = rfc3339(self._context.clock.now())
-        patch = {"metadata": {"uid": victim.pod.metadata.uid}, "status": {"conditions": [condition]}}
+        told = f"{scheduler_name}: preempting to accommodate a higher priority pod"
+        now = self._context.clock.now()
+        conditions = changed_condition(victim.pod, DISRUPTION_TARGET, "True", PREEMPTED, told, now)
+        if not conditions:
+            return
+        patch = {"metadata": {"uid": victim.pod.metadata.uid}, "status": {"conditions": conditions}}
         await self._context.client.patch(Pod, victim.key, patch, patch_type="strategic", subresource="status")

@@ -498,8 +498,8 @@ memories = st.sampled_from((1, 2, residents.MAX_TALLIES))
 @settings(max_examples=tries(120), deadline=None)
 def test_spreading_equals_its_scalar_twin(defaulting: str, seed: int, max_tallies: int) -> None:
     world = MirroredCluster()
-    world.cluster.workloads.put_service("default", "web", {"app": "web"})
-    world.cluster.workloads.put_service("default", "front", {"tier": "front"})
+    world.cluster.workloads.put("Service", "default/web", {"app": "web"})
+    world.cluster.workloads.put("Service", "default/front", {"tier": "front"})
     is_system = defaulting == "System"
     args = None if is_system else PodTopologySpreadArgs(default_constraints=LISTED, defaulting_type="List")
     plugin, twin = PodTopologySpread(args), SpreadTwin(world, SYSTEM if is_system else LISTED, is_system)

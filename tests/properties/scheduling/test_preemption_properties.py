@@ -19,11 +19,10 @@ from support.virtual_clock import VirtualClock
 from tonnage.scheduling.cluster.cluster import Cluster, place
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import default_configuration
-from tonnage.scheduling.configuration.plugin_args import DefaultPreemptionArgs
 from tonnage.scheduling.decision.scheduling_cycle import Decider, Pipeline
 from tonnage.scheduling.engine.profiles import add_indexes, assemble
-from tonnage.scheduling.framework import PostFilterResult
-from tonnage.scheduling.preemption.preemption import Preemption
+from tonnage.scheduling.framework import Handle, PostFilterResult
+from tonnage.scheduling.preemption.preemption import DefaultPreemption
 from tonnage.scheduling.preemption.ranked_residents import DisruptionBudgets
 from tonnage.scheduling.queue.scheduling_queue import SchedulingQueue
 from tonnage.testing.storage_builders import DRIVER, claim, csi_node, driver, storage_class, volume
@@ -36,7 +35,7 @@ ONE_POD = frozenset(("c4", "c5"))
 KEYS = ("zone", "kubernetes.io/hostname")
 
 
-def preemptions() -> tuple[Decider, Preemption, Preemption]:
+def preemptions() -> tuple[Decider, DefaultPreemption, DefaultPreemption]:
     """The default profile's decider, its preemption, and one that tries every row."""
     pipeline = assemble(default_configuration().profiles[0], random.Random(1)).pipeline
     assert pipeline.sums is not None
@@ -44,8 +43,9 @@ def preemptions() -> tuple[Decider, Preemption, Preemption]:
         Decider(Pipeline(pre_filter=pipeline.pre_filter, filter=pipeline.filter, sums=sums), random.Random(1))
         for sums in (pipeline.sums, None)
     ]
-    args = DefaultPreemptionArgs()
-    quick, slow = (Preemption(each, args, random.Random(1)) for each in deciders)
+    quick, slow = DefaultPreemption(), DefaultPreemption()
+    for each, decider in zip((quick, slow), deciders, strict=True):
+        each.connect(Handle(decider, random.Random(1)))
     return deciders[0], quick, slow
 
 
@@ -231,9 +231,9 @@ def test_by_sums_by_trying_and_by_the_twin_the_same_pods_have_to_go(seed: int, n
         assert decision.fits is (expected is None)
         if expected is not None and decision.diagnosis is not None:
             before = picture(cluster)
-            assert told(quick.attempt(decision.cycle, decision.diagnosis)) == expected
+            assert told(quick.post_filter(decision.cycle, decision.diagnosis)) == expected
             assert picture(cluster) == before
-            assert told(slow.attempt(decision.cycle, decision.diagnosis)) == expected
+            assert told(slow.post_filter(decision.cycle, decision.diagnosis)) == expected
             again = decider.decide(cluster, info, ahead)
             assert not again.fits and again.diagnosis is not None
             assert again.diagnosis.message() == decision.diagnosis.message()

@@ -57,7 +57,6 @@ PLUGINS = ["Look", "Trust", "Room", "Self", "Deaf"]
 names = st.sampled_from(NAMES)
 nodes = st.sampled_from(NODES)
 refusers = st.frozensets(st.sampled_from(PLUGINS), min_size=1, max_size=3)
-waited_for = st.frozensets(st.sampled_from(PLUGINS), max_size=2)
 
 
 def look_closer(waiting: PodInfo, event: ClusterEvent, old: Any, new: Any) -> Hint:
@@ -88,7 +87,6 @@ class Record:
     order: int
     where: str = ""
     refused_by: frozenset[str] = frozenset()
-    pending: frozenset[str] = frozenset()
     gated: bool = False
     refusals: int = 0
     errors: int = 0
@@ -97,10 +95,6 @@ class Record:
     nominated: str = ""
     popped: QueuedPod | None = None
     meanwhile: list[tuple[ClusterEvent, Any]] = field(default_factory=list)
-
-    @property
-    def rejectors(self) -> frozenset[str]:
-        return self.refused_by | self.pending
 
     @property
     def turn(self) -> tuple[float, ...]:
@@ -143,24 +137,21 @@ class QueueMachine(RuleBasedStateMachine):
         record.gated = record.pod.name in self.gate.holds
         if record.gated:
             record.where = "pool"
-            if "Gate" not in record.rejectors:
-                record.refused_by |= {"Gate"}
+            record.refused_by |= {"Gate"}
         elif backoff_counts and record.backs_off_until >= math.floor(self.now()):
             record.where = "backoff"
         else:
             record.where = "active"
 
     def helps(self, record: Record, event: ClusterEvent, named: Any) -> str:
-        """ "no", "backoff" or "at once"."""
+        """ "no" or "backoff"."""
         if event is FORCE_ACTIVATE:
             return "backoff"
         agreeing = {
             plugin
-            for plugin in record.rejectors
+            for plugin in record.refused_by
             if event in HEARS[plugin] and (not HEARS[plugin][event] or record.pod.name in named)
         }
-        if agreeing & record.pending:
-            return "at once"
         return "backoff" if agreeing else "no"
 
     def happens(
@@ -322,49 +313,47 @@ class QueueMachine(RuleBasedStateMachine):
             expected.where, expected.popped, expected.meanwhile = "flight", popped, []
             assert popped is not None and popped.left_behind.tried_on == expected.nominated
 
-    @rule(refused_by=refusers, pending=waited_for)
-    def pop_and_refuse(self, refused_by: frozenset[str], pending: frozenset[str]) -> None:
+    @rule(refused_by=refusers)
+    def pop_and_refuse(self, refused_by: frozenset[str]) -> None:
         before = self.at("flight")
         self.pop()
         for record in self.at("flight"):
             if record not in before:
-                self.comes_back(record, refused_by, pending)
+                self.comes_back(record, refused_by)
 
     @precondition(lambda self: self.at("flight"))
-    @rule(data=st.data(), refused_by=refusers, pending=waited_for)
-    def refuse(self, data: st.DataObject, refused_by: frozenset[str], pending: frozenset[str]) -> None:
-        self.comes_back(data.draw(st.sampled_from(self.at("flight"))), refused_by, pending)
+    @rule(data=st.data(), refused_by=refusers)
+    def refuse(self, data: st.DataObject, refused_by: frozenset[str]) -> None:
+        self.comes_back(data.draw(st.sampled_from(self.at("flight"))), refused_by)
 
     @precondition(lambda self: self.at("flight"))
     @rule(data=st.data())
     def break_something(self, data: st.DataObject) -> None:
-        self.comes_back(data.draw(st.sampled_from(self.at("flight"))), frozenset(), frozenset())
+        self.comes_back(data.draw(st.sampled_from(self.at("flight"))), frozenset())
 
-    def comes_back(self, record: Record, refused_by: frozenset[str], pending: frozenset[str]) -> None:
+    def comes_back(self, record: Record, refused_by: frozenset[str]) -> None:
         assert record.popped is not None
         nominated_at_pop = record.popped.pod.status.nominated_node_name
-        landed = self.queue.add_unschedulable_if_not_present(
-            record.popped, unschedulable_plugins=refused_by, pending_plugins=pending
-        )
+        landed = self.queue.add_unschedulable_if_not_present(record.popped, unschedulable_plugins=refused_by)
         if record.gone:
             assert landed is None
             del self.records[record.pod.name]
             return
         if not record.nominated or record.pod.status.nominated_node_name != nominated_at_pop:
             record.nominated = record.pod.status.nominated_node_name
-        self.failed(record, refused_by, pending)
+        self.failed(record, refused_by)
         answers = {self.helps(record, event, named) for event, named in record.meanwhile}
         if record.nominated not in ("", record.popped.left_behind.tried_on):
             answers.add("at once")
-        if not record.rejectors or "at once" in answers or "backoff" in answers:
+        if not record.refused_by or "at once" in answers or "backoff" in answers:
             self.place(record, backoff_counts="at once" not in answers)
         else:
             record.where = "pool"
 
-    def failed(self, record: Record, refused_by: frozenset[str], pending: frozenset[str]) -> None:
-        record.refused_by, record.pending, record.gated = refused_by, pending, False
+    def failed(self, record: Record, refused_by: frozenset[str]) -> None:
+        record.refused_by, record.gated = refused_by, False
         record.queued_at, record.order, record.flushed_at = self.now(), self.next_order(), -math.inf
-        if record.rejectors:
+        if record.refused_by:
             record.refusals += 1
             record.errors = 0
         else:
@@ -397,7 +386,7 @@ class QueueMachine(RuleBasedStateMachine):
             del self.records[record.pod.name]
             return
         record.nominated = record.pod.status.nominated_node_name
-        self.failed(record, frozenset(), frozenset())
+        self.failed(record, frozenset())
         self.place(record, backoff_counts=record.nominated in ("", record.popped.left_behind.tried_on))
 
     # -- what makes pods move -----------------------------------------------------------------------------------------
@@ -441,7 +430,7 @@ class QueueMachine(RuleBasedStateMachine):
     @invariant()
     def every_pod_is_where_the_model_has_it_and_nowhere_else(self) -> None:
         found = [
-            (queued.pod.name, str(queue), queued.rejectors)
+            (queued.pod.name, str(queue), queued.unschedulable_plugins)
             for queue in QueueName
             for queued in self.queue.pods_in(queue)
         ]
@@ -449,7 +438,7 @@ class QueueMachine(RuleBasedStateMachine):
             (
                 record.pod.name,
                 record.where if record.where != "pool" else "gated" if record.gated else "unschedulable",
-                record.rejectors,
+                record.refused_by,
             )
             for record in self.at("active", "backoff", "pool")
         ]
@@ -468,7 +457,7 @@ class QueueMachine(RuleBasedStateMachine):
         }
         refusals: dict[tuple[str, str], int] = {}
         for record in self.at("active", "backoff", "pool"):
-            for plugin in record.rejectors:
+            for plugin in record.refused_by:
                 key = (plugin, "default-scheduler")
                 refusals[key] = refusals.get(key, 0) + 1
         assert self.queue.refusals() == refusals

@@ -16,6 +16,7 @@ from typing import Final, Generic, TypeVar
 
 from tonnage.keyed import Shelf
 from tonnage.objects.core_v1 import Pod
+from tonnage.objects.meta import Key, split_key
 from tonnage.objects.requirements import FEW, LabelMatcher, Requirement
 from tonnage.objects.selectors import LabelSelector
 
@@ -164,54 +165,45 @@ class Namespaces(UserDict[str, Labels]):
 
 
 _OWNERS = frozenset({("v1", "ReplicationController"), ("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet")})
+_SERVICE: Final = "Service"
 
 
 class Workloads:
     """Services, and the ReplicationControllers, ReplicaSets and StatefulSets that own pods. Mirrors DefaultSelector."""
 
     def __init__(self) -> None:
-        self._services: dict[str, dict[str, Mapping[str, str]]] = {}
-        self._owners: dict[tuple[str, str, str], LabelSelector | None] = {}
+        self._selectors: dict[tuple[str, str], dict[str, LabelSelector]] = {}
+        """By kind and namespace, and by name. Workloads without a selector are left out."""
         self.tick = 0
         """Increases when an answer of `selector_for` may change."""
 
     @property
     def is_empty(self) -> bool:
-        """True if there are no Services or controllers."""
-        return not any(self._services.values()) and not self._owners
+        """True if no Service or controller selects pods."""
+        return not any(self._selectors.values())
 
-    def put_service(self, namespace: str, name: str, selector: Mapping[str, str]) -> None:
-        self._services.setdefault(namespace, {})[name] = selector
-        self.tick += 1
-
-    def remove_service(self, namespace: str, name: str) -> None:
-        self._services.get(namespace, {}).pop(name, None)
-        self.tick += 1
-
-    def put_owner(
-        self, kind: str, namespace: str, name: str, selector: LabelSelector | Mapping[str, str] | None
-    ) -> None:
-        """Add a controller with its selector; the selector of a ReplicationController is a plain map."""
-        if selector is not None and not isinstance(selector, LabelSelector):
-            selector = LabelSelector(match_labels=selector)
-        self._owners[kind, namespace, name] = selector
-        self.tick += 1
-
-    def remove_owner(self, kind: str, namespace: str, name: str) -> None:
-        self._owners.pop((kind, namespace, name), None)
+    def put(self, kind: str, key: Key, selector: LabelSelector | Labels | None) -> None:
+        """A Service or controller has this selector; None: none, or it is gone. The selector of a Service or
+        ReplicationController is a plain map."""
+        namespace, name = split_key(key)
+        known = self._selectors.setdefault((kind, namespace), {})
+        if selector is None:
+            known.pop(name, None)
+        else:
+            known[name] = selector if isinstance(selector, LabelSelector) else LabelSelector(match_labels=selector)
         self.tick += 1
 
     def selector_for(self, pod: Pod) -> LabelSelector | None:
         """The selector of the pods to spread this pod among; None if there is none. It combines the selectors of its
         Services and its owner; if they contradict each other, it selects no pod."""
         labels: dict[str, str] = {}
-        for selector in self._services.get(pod.metadata.namespace, {}).values():
-            if selector and selector.items() <= pod.metadata.labels.items():
-                labels |= selector
+        for selector in self._selectors.get((_SERVICE, pod.metadata.namespace), {}).values():
+            if selector.match_labels and selector.match_labels.items() <= pod.metadata.labels.items():
+                labels |= selector.match_labels
         expressions: tuple[Requirement, ...] = ()
         owner = pod.metadata.controller
         if owner is not None and (owner.api_version, owner.kind) in _OWNERS:
-            found = self._owners.get((owner.kind, pod.metadata.namespace, owner.name))
+            found = self._selectors.get((owner.kind, pod.metadata.namespace), {}).get(owner.name)
             if found is not None and owner.kind == "ReplicationController":
                 labels |= found.match_labels
             elif found is not None:

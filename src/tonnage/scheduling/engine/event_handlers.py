@@ -98,7 +98,8 @@ class EventHandlers:
                 budgets = self.cluster.index(DisruptionBudgets)
                 (budgets.remove if new is None else budgets.put)(budget)
             case Service() | ReplicaSet() | StatefulSet() | ReplicationController() as workload:
-                self._workload(workload, is_gone=new is None)
+                selector = workload.spec.selector if new is not None else None  # the default spreading rules read it
+                self.cluster.workloads.put(type(workload).__name__, workload.key, selector)
             case Event():
                 self._event(old, new)
             case each if isinstance(each, STORAGE_KINDS):
@@ -227,16 +228,3 @@ class EventHandlers:
                 self.cluster.storage.put(new)
             else:
                 self.cluster.storage.remove(known)
-
-    def _workload(self, each: Service | ReplicaSet | StatefulSet | ReplicationController, *, is_gone: bool) -> None:
-        """A Service or a controller came, changed or went: the default spreading rules read their selectors."""
-        workloads, kind = self.cluster.workloads, type(each).__name__
-        if isinstance(each, Service):
-            if is_gone:
-                workloads.remove_service(each.namespace, each.name)
-            else:
-                workloads.put_service(each.namespace, each.name, each.spec.selector)
-        elif is_gone:
-            workloads.remove_owner(kind, each.namespace, each.name)
-        else:
-            workloads.put_owner(kind, each.namespace, each.name, each.spec.selector)

@@ -16,7 +16,6 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -48,16 +47,42 @@ DISRUPTION_TARGET: Final = "DisruptionTarget"
 PREEMPTED: Final = "PreemptionByScheduler"
 
 
-@dataclass(frozen=True, slots=True)
-class Preemption:
-    """Finds preemptions for the pods of one profile."""
+IN_PROGRESS = "waiting for the preemption for this pod to be finished"
 
+
+class DefaultPreemption(framework.PostFilterPlugin, framework.PreEnqueuePlugin):
+    name = "DefaultPreemption"
     decider: Decider
-    args: DefaultPreemptionArgs
     rng: random.Random
 
-    def attempt(self, cycle: framework.Cycle, diagnosis: Diagnosis) -> framework.PostFilterResult:
+    def __init__(self, args: DefaultPreemptionArgs | None = None) -> None:
+        self._args = args or DefaultPreemptionArgs()
+        self.preempting: set[str] = set()
+        """The uids of pods whose victims are being deleted; the engine adds and removes them."""
+        self.attempts_total = 0
+
+    def connect(self, handle: framework.Handle) -> None:
+        self.decider, self.rng = handle.decider, handle.rng
+
+    def indexes(self) -> Iterable[type]:
+        return (RankedResidents, DisruptionBudgets)
+
+    def counters(self) -> Iterable[framework.PluginCounter]:
+        told = "Attempts to make room by preempting pods of lower priority."
+        yield framework.PluginCounter("scheduler_preemption_attempts", told, self.attempts_total)
+
+    def pre_enqueue(self, pod: PodInfo) -> framework.Status:
+        return framework.unresolvable(IN_PROGRESS) if pod.uid in self.preempting else framework.SUCCESS
+
+    def events(self) -> Iterable[framework.EventHint]:
+        """Deleted victims may let the pod past PreEnqueue; the plugins that refused it decide whether to try it."""
+        return ((ClusterEvent(EventResource.POD, ActionType.DELETE), _leave_it_to_others),)
+
+    def post_filter(self, cycle: framework.Cycle, diagnosis: Diagnosis) -> framework.PostFilterResult:
         """Find a node and its victims for a pod that was refused everywhere. `diagnosis`: why, as of now."""
+        if not hasattr(self, "decider"):
+            raise RuntimeError(f"{self.name} was asked before it was connected to a profile")
+        self.attempts_total += 1
         if told := ineligible(cycle, diagnosis):
             return _refused(told)
         if diagnosis.shared is None:
@@ -91,8 +116,8 @@ class Preemption:
 
     def min_candidates(self, rows: int) -> int:
         """The number of candidates after which the search may end. Mirrors calculateNumCandidates."""
-        share = rows * self.args.min_candidate_nodes_percentage // 100
-        return min(max(share, self.args.min_candidate_nodes_absolute), rows)
+        share = rows * self._args.min_candidate_nodes_percentage // 100
+        return min(max(share, self._args.min_candidate_nodes_absolute), rows)
 
     # -- candidates ---------------------------------------------------------------------------------------------------
 
@@ -241,43 +266,6 @@ def _no_room(nodes: int, looked_at: int, refusals: Counter[str]) -> framework.Po
 def _refused(told: str, *, withdraws: bool = False) -> framework.PostFilterResult:
     status = framework.Status(framework.Code.UNSCHEDULABLE, (f"preemption: {told}",))
     return framework.PostFilterResult(status, withdraws_nomination=withdraws)
-
-
-IN_PROGRESS = "waiting for the preemption for this pod to be finished"
-
-
-class DefaultPreemption(framework.PostFilterPlugin, framework.PreEnqueuePlugin):
-    name = "DefaultPreemption"
-
-    def __init__(self, args: DefaultPreemptionArgs | None = None) -> None:
-        self._args = args or DefaultPreemptionArgs()
-        self._search: Preemption | None = None
-        self.preempting: set[str] = set()
-        """The uids of pods whose victims are being deleted; the engine adds and removes them."""
-        self.attempts_total = 0
-
-    def connect(self, handle: framework.Handle) -> None:
-        self._search = Preemption(handle.decider, self._args, handle.rng)
-
-    def indexes(self) -> Iterable[type]:
-        return (RankedResidents, DisruptionBudgets)
-
-    def counters(self) -> Iterable[framework.PluginCounter]:
-        told = "Attempts to make room by preempting pods of lower priority."
-        yield framework.PluginCounter("scheduler_preemption_attempts", told, self.attempts_total)
-
-    def post_filter(self, cycle: framework.Cycle, diagnosis: Diagnosis) -> framework.PostFilterResult:
-        if self._search is None:
-            raise RuntimeError(f"{self.name} was asked before it was connected to a profile")
-        self.attempts_total += 1
-        return self._search.attempt(cycle, diagnosis)
-
-    def pre_enqueue(self, pod: PodInfo) -> framework.Status:
-        return framework.unresolvable(IN_PROGRESS) if pod.uid in self.preempting else framework.SUCCESS
-
-    def events(self) -> Iterable[framework.EventHint]:
-        """Deleted victims may let the pod past PreEnqueue; the plugins that refused it decide whether to try it."""
-        return ((ClusterEvent(EventResource.POD, ActionType.DELETE), _leave_it_to_others),)
 
 
 def _leave_it_to_others(pod: PodInfo, event: ClusterEvent, old: Pod | None, new: Any) -> Hint:

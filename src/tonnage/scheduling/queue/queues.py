@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import chain
 from typing import Any, Final, TypeAlias
 
 from tonnage.clock import Clock, exponential_s
@@ -192,8 +193,6 @@ class Queues:
         self.active = ActiveQueue(retries_in_a_row=retries_in_a_row)
         self.backoff = backoff
         self.pool = UnschedulablePool(self.order, rules, on_plugin_error, is_nominated)
-        self.refusals: Counter[tuple[str, str]] = Counter()
-        """(plugin, profile) -> the number of waiting pods that it blocks."""
         self._clock = clock
         self._gates = {name: tuple(rules.pre_enqueue) for name, rules in profiles.items()}
         self._sort_key = sort_key
@@ -205,24 +204,14 @@ class Queues:
 
     def remove(self, uid: str) -> QueuedPod | None:
         """Remove a pod from wherever it waits; None if it does not."""
-        queued = self.active.remove(uid) or self.backoff.remove(uid) or self.pool.remove(uid)
-        if queued is not None:
-            self._count_refusals(queued, -1)
-        return queued
+        return self.active.remove(uid) or self.backoff.remove(uid) or self.pool.remove(uid)
 
     def pop(self) -> QueuedPod | None:
         """Remove and return the first active pod; if there is none, the refused pod whose backoff ends first."""
         queued = self.active.pop()
         if queued is None and (queued := self.backoff.pop()) is not None:
             self._on_queued(queued, QueueName.ACTIVE, POP_FROM_BACKOFF)
-        if queued is not None:
-            self._count_refusals(queued, -1)
         return queued
-
-    def take_back(self, queued: QueuedPod, how: Requeue, why: str) -> QueueName:
-        """Add a pod that was popped and refused, and count the plugins that refused it."""
-        self._count_refusals(queued, +1)
-        return self.requeue(queued, how, why)
 
     def requeue(self, queued: QueuedPod, how: Requeue, why: str) -> QueueName:
         """Put a pod where an event, or the lack of one, sends it. It may be in the pool, or nowhere."""
@@ -260,9 +249,7 @@ class Queues:
 
     def refuse(self, queued: QueuedPod, plugins: frozenset[str]) -> None:
         """File a pod of the pool under these plugins, which refused a pod like it."""
-        self._count_refusals(queued, -1)
         queued.unschedulable_plugins = plugins
-        self._count_refusals(queued, +1)
         self.pool.add(queued)
 
     def _put_active(self, queued: QueuedPod) -> None:
@@ -281,9 +268,7 @@ class Queues:
         for plugin in sorted(gates, key=lambda each: each.name != held_by) if held_by else gates:
             if not self._lets_in(plugin, queued):
                 queued.gating_plugin = plugin.name
-                if plugin.name not in queued.rejectors:
-                    queued.unschedulable_plugins |= {plugin.name}
-                    self.refusals[plugin.name, queued.profile] += 1
+                queued.unschedulable_plugins |= {plugin.name}
                 return False
         queued.gating_plugin = ""
         return True
@@ -295,11 +280,10 @@ class Queues:
             self._on_plugin_error(plugin.name, queued, exc)
             return False
 
-    def _count_refusals(self, queued: QueuedPod, by: int) -> None:
-        for plugin in queued.rejectors:
-            self.refusals[plugin, queued.profile] += by
-            if not self.refusals[plugin, queued.profile]:
-                del self.refusals[plugin, queued.profile]
+    def refusals(self) -> Counter[tuple[str, str]]:
+        """(plugin, profile) -> the number of waiting pods that it blocks."""
+        waiting = chain(self.active, self.backoff, self.pool)
+        return Counter((plugin, queued.profile) for queued in waiting for plugin in queued.unschedulable_plugins)
 
     def counts(self) -> dict[QueueName, int]:
         """The number of pods in each place; gated pods do not count as unschedulable."""

@@ -189,9 +189,8 @@ class SchedulingQueue:
     def _reconsider(self, queued: QueuedPod, old: Pod, new: Pod) -> None:
         """An unschedulable pod was changed: ask the plugins that refused it whether that helps."""
         for event in events.pod_events(old, new):
-            how = self._table(queued).worth(queued, event, old, new)
-            if how is not Requeue.NOT:
-                self._queues.requeue(queued, how, event.label)
+            if self._table(queued).is_worth(queued, event, old, new):
+                self._queues.requeue(queued, Requeue.AFTER_BACKOFF, event.label)
             if queued.uid not in self._queues.pool:
                 return
 
@@ -228,7 +227,6 @@ class SchedulingQueue:
         queued: QueuedPod,
         *,
         unschedulable_plugins: Iterable[str] = (),
-        pending_plugins: Iterable[str] = (),
         pod: Pod | None = None,
     ) -> queues.QueueName | None:
         """A popped pod failed: these plugins refused it or, without plugins, an error occurred.
@@ -246,22 +244,17 @@ class SchedulingQueue:
             self.nominator.update(newest.pod, self.nominator.rules.told(before))
         else:  # it may have been nominated meanwhile, or its nomination was removed when it was assumed
             self.nominator.nominate(newest.pod)
-        queued.failed(
-            self._clock.monotonic(),
-            next(self._sequence),
-            unschedulable_plugins=frozenset(unschedulable_plugins),
-            pending_plugins=frozenset(pending_plugins),
-        )
+        queued.failed(self._clock.monotonic(), next(self._sequence), frozenset(unschedulable_plugins))
         # Without a refusal there is no plugin to ask, and after `done` no events were kept: try it once too often.
         how = Requeue.AFTER_BACKOFF
         flight = self._in_flight.pop(uid, None)
-        if queued.rejectors and flight is not None:
+        if queued.unschedulable_plugins and flight is not None:
             seen = [event for event in flight.events if event.only in ("", uid)]
-            how = self._table(queued).worth_since(queued, seen)
+            how = Requeue.AFTER_BACKOFF if self._table(queued).is_worth_since(queued, seen) else Requeue.NOT
         if self.nominator.node_of(newest.pod) not in ("", queued.left_behind.tried_on):
             how = Requeue.AT_ONCE  # it was nominated while in flight
-        landed = self._queues.take_back(queued, how, events.SCHEDULE_ATTEMPT_FAILURE)
-        if queued.left_behind.is_like_others and queued.rejectors:
+        landed = self._queues.requeue(queued, how, events.SCHEDULE_ATTEMPT_FAILURE)
+        if queued.left_behind.is_like_others and queued.unschedulable_plugins:
             self._waking.refused(queued)
         else:
             self._waking.tried(uid)
@@ -347,7 +340,7 @@ class SchedulingQueue:
         overdue = [queued for queued in self._queues.pool if now_s - queued.waiting_since() > self._max_unschedulable_s]
         for queued in overdue:
             queued.flushed_at = now_s
-        self._waking.move(((queued, Requeue.AFTER_BACKOFF) for queued in overdue), events.UNSCHEDULABLE_TIMEOUT)
+        self._waking.move(overdue, events.UNSCHEDULABLE_TIMEOUT)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -357,7 +350,7 @@ class SchedulingQueue:
 
     def refusals(self) -> dict[tuple[str, str], int]:
         """(plugin, profile) -> the number of waiting pods that it blocks, for scheduler_unschedulable_pods."""
-        return dict(self._queues.refusals)
+        return self._queues.refusals()
 
     def pods_in(self, queue: queues.QueueName) -> list[QueuedPod]:
         return list(self._queues.pods_in(queue))

@@ -80,9 +80,7 @@ class QueuedPod:
     initial_attempt_at: float | None = None
     """When it could first be tried, after its gates."""
     unschedulable_plugins: frozenset[str] = frozenset()
-    """The plugins that refused it, at the last attempt or before it could be queued."""
-    pending_plugins: frozenset[str] = frozenset()
-    """Plugins that wait for somebody else to act: when one is satisfied, the pod skips its backoff."""
+    """The plugins that refused it, at the last attempt or before it could be queued; empty after an error."""
     gating_plugin: str = ""
     backoff_until: float | None = None
     """The start of the second in which its backoff ends; None until it is computed."""
@@ -103,11 +101,6 @@ class QueuedPod:
         return self.info.pod.spec.scheduler_name
 
     @property
-    def rejectors(self) -> frozenset[str]:
-        """Every plugin that blocks it; empty after an error."""
-        return self.unschedulable_plugins | self.pending_plugins
-
-    @property
     def is_gated(self) -> bool:
         """True if a PreEnqueue plugin blocks it from being tried."""
         return bool(self.gating_plugin)
@@ -116,12 +109,10 @@ class QueuedPod:
         """Since when nothing has moved it: its last attempt, or its last flush without success."""
         return self.queued_at if self.flushed_at is None else max(self.queued_at, self.flushed_at)
 
-    def failed(
-        self, at: float, sequence: int, *, unschedulable_plugins: frozenset[str], pending_plugins: frozenset[str]
-    ) -> None:
+    def failed(self, at: float, sequence: int, unschedulable_plugins: frozenset[str]) -> None:
         """Record how an attempt ended; without plugins it was an error. The pod is queued again."""
-        self.unschedulable_plugins, self.pending_plugins = unschedulable_plugins, pending_plugins
-        if self.rejectors:
+        self.unschedulable_plugins = unschedulable_plugins
+        if unschedulable_plugins:
             self.unschedulable_count += 1
             self.consecutive_errors = 0
         else:
@@ -317,7 +308,7 @@ class UnschedulablePool:
         if key is not None:
             found = self._classes.get(key)
         if found is None:
-            plugins = (queued.gating_plugin,) if queued.is_gated else tuple(sorted(queued.rejectors))
+            plugins = (queued.gating_plugin,) if queued.is_gated else tuple(sorted(queued.unschedulable_plugins))
             found = EquivalenceClass(queued.uid if key is None else key, queued.profile, plugins)
             self._classes[found.key] = found
             for plugin in plugins:
@@ -372,7 +363,7 @@ class UnschedulablePool:
 
     def key_for(self, queued: QueuedPod) -> ClassKey | None:
         """The class of a pod by its last refusal; None if it is alone."""
-        if queued.is_gated or queued.pending_plugins or not queued.unschedulable_plugins:
+        if queued.is_gated or not queued.unschedulable_plugins:
             return None
         if self.is_nominated(queued.pod):  # room is held for it, and others are nominated after it
             return None
@@ -385,8 +376,8 @@ class UnschedulablePool:
         return None if sign is None else (queued.profile, queued.unschedulable_plugins, sign)
 
     def _needs_of(self, queued: QueuedPod, plugin: str) -> Needy | None:
-        """What the class of a pod needs from an event; None for gated, pending and nominated pods."""
-        if queued.is_gated or queued.pending_plugins or self.is_nominated(queued.pod):
+        """What the class of a pod needs from an event; None for gated and nominated pods."""
+        if queued.is_gated or self.is_nominated(queued.pod):
             return None
         try:
             return self.rules.needs(queued.profile, plugin, queued.info, queued.unschedulable_plugins)

@@ -83,35 +83,29 @@ class HintTable:
             self._caring[key] = {plugin: found for plugin, found in hints.items() if found}
         return self._caring[key]
 
-    def worth(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> Requeue:
-        """Whether the event is worth another attempt. A pod that met an error always is, and a wildcard asks no plugin.
-        Without backoff if a plugin that says so was only waiting for somebody to act."""
-        if event.is_wildcard:
-            return Requeue.AFTER_BACKOFF
-        return self.answer(queued, self.caring(event), event, old, new)[0]
+    def is_worth(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> bool:
+        """True if the event is worth another attempt. For a pod that met an error it always is, and a wildcard asks no
+        plugin."""
+        return event.is_wildcard or self.answer(queued, self.caring(event), event, old, new) is not None
 
-    def worth_since(self, queued: QueuedPod, events: Iterable[RecordedEvent]) -> Requeue:
-        """Whether any of the events that came during a refused attempt is worth another one."""
-        best = Requeue.NOT
-        for seen in events:
-            if seen.pre_check is not None and not seen.pre_check(queued.pod):
-                continue
-            how = self.worth(queued, seen.event, seen.old, seen.new)
-            if how is Requeue.AT_ONCE or (how is Requeue.AFTER_BACKOFF and not queued.pending_plugins):
-                return how
-            best = Requeue.AFTER_BACKOFF if how is Requeue.AFTER_BACKOFF else best
-        return best
+    def is_worth_since(self, queued: QueuedPod, events: Iterable[RecordedEvent]) -> bool:
+        """True if any of the events that came during a refused attempt is worth another one."""
+        return any(
+            self.is_worth(queued, seen.event, seen.old, seen.new)
+            for seen in events
+            if seen.pre_check is None or seen.pre_check(queued.pod)
+        )
 
     def answer(
         self, queued: QueuedPod, caring: Caring, event: ClusterEvent, old: Any, new: Any
-    ) -> tuple[Requeue, frozenset[str]]:
-        """Whether the event is worth another attempt, and which of these plugins say so."""
-        refused_by, pending = queued.unschedulable_plugins, queued.pending_plugins
-        if not refused_by and not pending:
-            return Requeue.AFTER_BACKOFF, _NOBODY
+    ) -> frozenset[str] | None:
+        """Which of these plugins say that the event is worth another attempt; None if it is not worth any."""
+        refused_by = queued.unschedulable_plugins
+        if not refused_by:
+            return _NOBODY
         saying: list[str] = []
         for plugin, hints in caring.items():
-            if plugin not in refused_by and plugin not in pending:
+            if plugin not in refused_by:
                 continue
             try:
                 if not any(hint is None or hint(queued.info, event, old, new) is QUEUE for hint in hints):
@@ -119,10 +113,8 @@ class HintTable:
             except Exception as exc:
                 # One attempt too many is better than a pod that is never tried again.
                 self._on_plugin_error(plugin, queued, exc)
-            if plugin in pending:
-                return Requeue.AT_ONCE, frozenset((plugin,))
             saying.append(plugin)
-        return (Requeue.AFTER_BACKOFF, frozenset(saying)) if saying else (Requeue.NOT, _NOBODY)
+        return frozenset(saying) or None
 
 
 RoundKey: TypeAlias = tuple[str, type, Key]
@@ -178,8 +170,7 @@ class Waking:
         if not len(self._pool):
             return
         if event.is_wildcard:
-            everybody = [queued for queued in self._pool if pre_check is None or pre_check(queued.pod)]
-            self.move(((queued, Requeue.AFTER_BACKOFF) for queued in everybody), event)
+            self.move([queued for queued in self._pool if pre_check is None or pre_check(queued.pod)], event)
             return
         named = self._pool.mounting(claims_named(old, new)) if self._pool.mounts_claims else {}
         self._pool.sign_again(named.values())
@@ -191,14 +182,14 @@ class Waking:
                 asked = _first(equivalence_class, named, pre_check)
                 if asked is None:
                     continue
-                how, plugins = table.answer(asked, table.caring(event, for_any=True), event, old, new)
-                if how is Requeue.NOT:
+                plugins = table.answer(asked, table.caring(event, for_any=True), event, old, new)
+                if plugins is None:
                     continue
                 for plugin in plugins - has_reach.keys():
                     has_reach[plugin] = self._rules.reach(profile, plugin, event, _changed(old, new)) is not None
                 takes_turns = len(equivalence_class) > 1 or all(has_reach[each] for each in plugins)
-                if how is Requeue.AT_ONCE or not takes_turns or self._pool.is_nominated(asked.pod):
-                    at_once.append((asked, how))
+                if not takes_turns or self._pool.is_nominated(asked.pod):
+                    at_once.append(asked)
                 else:
                     helped.append((equivalence_class, plugins))
             if helped:
@@ -208,18 +199,17 @@ class Waking:
 
     def _those_named(
         self, named: Mapping[str, QueuedPod], event: ClusterEvent, old: Any, new: Any, pre_check: PreCheck | None
-    ) -> list[tuple[QueuedPod, Requeue]]:
-        """The pods that an event is about, with what it does for each of them."""
-        found: list[tuple[QueuedPod, Requeue]] = []
+    ) -> list[QueuedPod]:
+        """The pods that an event is about, and may help."""
+        found: list[QueuedPod] = []
         for queued in named.values():
             table = self._tables.get(queued.profile)
             if table is None or (pre_check is not None and not pre_check(queued.pod)):
                 continue
             if queued.is_gated and queued.gating_plugin not in table.caring(event):
                 continue
-            how = table.worth(queued, event, old, new)
-            if how is not Requeue.NOT:
-                found.append((queued, how))
+            if table.is_worth(queued, event, old, new):
+                found.append(queued)
         return found
 
     def _classes(
@@ -236,11 +226,11 @@ class Waking:
                 found[equivalence_class.key] = equivalence_class
         return list(found.values())
 
-    def move(self, helped: Iterable[tuple[QueuedPod, Requeue]], event: ClusterEvent) -> None:
-        """Put pods of the pool where an event sends them."""
-        for queued, how in helped:
+    def move(self, helped: Iterable[QueuedPod], event: ClusterEvent) -> None:
+        """Let pods of the pool be tried again, after their backoff."""
+        for queued in helped:
             if queued.uid in self._pool:
-                self._queues.requeue(queued, how, event.label)
+                self._queues.requeue(queued, Requeue.AFTER_BACKOFF, event.label)
 
     # -- rounds -------------------------------------------------------------------------------------------------------
 
@@ -290,7 +280,7 @@ class Waking:
                     del found.waiting[turn]  # pods that join the class from now on were tried after the event
                 found.out, found.let_out_at = (head.uid, turn), now_s
                 self._rounds_of.setdefault(head.uid, set()).add(key)
-                self.move([(head, Requeue.AFTER_BACKOFF)], found.event)
+                self.move([head], found.event)
             if found is not None and not found.waiting and self._rounds.get(key) is found:
                 self._forget_out(found)
                 del self._rounds[key]

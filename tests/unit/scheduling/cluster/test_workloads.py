@@ -17,28 +17,26 @@ def owned(kind: str, name: str, *, version: str = "apps/v1", controller: bool = 
 
 def test_a_pod_that_nothing_selects_is_not_spread():
     workloads = Workloads()
-    workloads.put_service("default", "other", {"app": "db"})
-    workloads.put_service("elsewhere", "web", {"app": "web"})
-    workloads.put_service("default", "headless", {})  # without a selector: its endpoints are somebody else's affair
+    workloads.put("Service", "default/other", {"app": "db"})
+    workloads.put("Service", "elsewhere/web", {"app": "web"})
+    workloads.put("Service", "default/headless", {})  # without a selector: its endpoints are somebody else's affair
     assert workloads.selector_for(pod("web", labels={"app": "web"})) is None
 
 
 def test_the_selectors_of_all_its_services_are_one():
     workloads = Workloads()
-    workloads.put_service("default", "web", {"app": "web"})
-    workloads.put_service("default", "front", {"tier": "front"})
-    workloads.put_service("default", "canary", {"app": "web", "track": "canary"})
+    workloads.put("Service", "default/web", {"app": "web"})
+    workloads.put("Service", "default/front", {"tier": "front"})
+    workloads.put("Service", "default/canary", {"app": "web", "track": "canary"})
     found = workloads.selector_for(pod("web", labels={"app": "web", "tier": "front", "x": "y"}))
     assert found == LabelSelector(match_labels={"app": "web", "tier": "front"})
 
 
 def test_its_owner_adds_its_selector():
     workloads = Workloads()
-    workloads.put_service("default", "web", {"app": "web"})
+    workloads.put("Service", "default/web", {"app": "web"})
     exists = Requirement(key="hash", operator="Exists")
-    workloads.put_owner(
-        "ReplicaSet", "default", "web-1", LabelSelector(match_labels={"hash": "1"}, match_expressions=(exists,))
-    )
+    workloads.put("ReplicaSet", "default/web-1", LabelSelector(match_labels={"hash": "1"}, match_expressions=(exists,)))
     found = workloads.selector_for(owned("ReplicaSet", "web-1", app="web", hash="1"))
     assert found == LabelSelector(match_labels={"app": "web", "hash": "1"}, match_expressions=(exists,))
 
@@ -46,7 +44,7 @@ def test_its_owner_adds_its_selector():
 def test_only_the_controller_counts_and_only_of_kinds_that_spread():
     workloads = Workloads()
     for kind in ("ReplicaSet", "DaemonSet"):
-        workloads.put_owner(kind, "default", "web", LabelSelector(match_labels={"app": "web"}))
+        workloads.put(kind, "default/web", LabelSelector(match_labels={"app": "web"}))
     assert workloads.selector_for(owned("ReplicaSet", "web")) is not None
     assert workloads.selector_for(owned("ReplicaSet", "web", controller=False)) is None
     assert workloads.selector_for(owned("ReplicaSet", "web", version="example.com/v1")) is None
@@ -56,8 +54,8 @@ def test_only_the_controller_counts_and_only_of_kinds_that_spread():
 
 def test_a_pod_whose_owner_and_services_disagree_is_spread_among_nobody():
     workloads = Workloads()
-    workloads.put_service("default", "web", {"app": "renamed"})
-    workloads.put_owner("StatefulSet", "default", "web", LabelSelector(match_labels={"app": "web"}))
+    workloads.put("Service", "default/web", {"app": "renamed"})
+    workloads.put("StatefulSet", "default/web", LabelSelector(match_labels={"app": "web"}))
     found = workloads.selector_for(owned("StatefulSet", "web", app="renamed"))
     assert found is not None
     assert not found.matches({"app": "web"}) and not found.matches({"app": "renamed"})
@@ -65,8 +63,8 @@ def test_a_pod_whose_owner_and_services_disagree_is_spread_among_nobody():
 
 def test_the_selector_of_a_replication_controller_wins():
     workloads = Workloads()
-    workloads.put_service("default", "web", {"app": "renamed"})
-    workloads.put_owner("ReplicationController", "default", "web", LabelSelector(match_labels={"app": "web"}))
+    workloads.put("Service", "default/web", {"app": "renamed"})
+    workloads.put("ReplicationController", "default/web", LabelSelector(match_labels={"app": "web"}))
     found = workloads.selector_for(owned("ReplicationController", "web", version="v1", app="renamed"))
     assert found == LabelSelector(match_labels={"app": "web"})
 
@@ -74,15 +72,15 @@ def test_the_selector_of_a_replication_controller_wins():
 def test_what_is_removed_selects_nothing_any_more_and_every_change_is_a_tick():
     workloads = Workloads()
     ticks = [workloads.tick]
-    workloads.put_service("default", "web", {"app": "web"})
+    workloads.put("Service", "default/web", {"app": "web"})
     ticks.append(workloads.tick)
-    workloads.put_owner("ReplicaSet", "default", "web", LabelSelector(match_labels={"app": "web"}))
+    workloads.put("ReplicaSet", "default/web", LabelSelector(match_labels={"app": "web"}))
     ticks.append(workloads.tick)
-    workloads.remove_service("default", "web")
+    workloads.put("Service", "default/web", None)
     ticks.append(workloads.tick)
-    workloads.remove_owner("ReplicaSet", "default", "web")
+    workloads.put("ReplicaSet", "default/web", None)
     ticks.append(workloads.tick)
     assert workloads.selector_for(owned("ReplicaSet", "web", app="web")) is None
     assert len(set(ticks)) == 5
-    workloads.remove_service("default", "never-seen")
-    workloads.remove_owner("ReplicaSet", "default", "never-seen")
+    workloads.put("Service", "default/never-seen", None)
+    workloads.put("ReplicaSet", "default/never-seen", None)

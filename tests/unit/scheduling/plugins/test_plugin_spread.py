@@ -97,7 +97,7 @@ def test_pods_with_nothing_to_judge_are_skipped() -> None:
 
 def test_a_constraint_of_its_own_shields_a_pod_from_the_defaults() -> None:
     cluster = two_zones(pod("p", on="a", labels={"app": "web"}))
-    cluster.workloads.put_service("default", "web", {"app": "web"})
+    cluster.workloads.put("Service", "default/web", {"app": "web"})
     plugin = PodTopologySpread(ZONES)
     assert verdicts(plugin, asking(), cluster) == {"a": CROWDED, "c": f"{UNLABELLED}!"}
     assert plugin.pre_filter(Cycle(asking(spread(when="ScheduleAnyway")), cluster)) is SKIP
@@ -107,20 +107,20 @@ def test_defaults_follow_the_workloads_as_they_come_and_go() -> None:
     cluster = two_zones(pod("p", on="a", labels={"app": "web"}))
     plugin = PodTopologySpread(ZONES)
     assert plugin.pre_filter(Cycle(asking(), cluster)) is SKIP
-    cluster.workloads.put_service("default", "web", {"app": "web"})
+    cluster.workloads.put("Service", "default/web", {"app": "web"})
     assert verdicts(plugin, asking(), cluster)["a"] == CROWDED
-    cluster.workloads.put_service("default", "web", {"app": "db"})
+    cluster.workloads.put("Service", "default/web", {"app": "db"})
     assert plugin.pre_filter(Cycle(asking(), cluster)) is SKIP
     # Another cluster whose workloads changed as often is another cluster.
     other = two_zones(pod("p", on="a", labels={"app": "web"}))
-    other.workloads.put_service("default", "x", {"app": "x"})
-    other.workloads.put_service("default", "web", {"app": "web"})
+    other.workloads.put("Service", "default/x", {"app": "x"})
+    other.workloads.put("Service", "default/web", {"app": "web"})
     assert verdicts(plugin, asking(), other)["a"] == CROWDED
 
 
 def test_an_owner_selects_for_the_defaults() -> None:
     cluster = two_zones(pod("p", on="a", labels={"app": "web"}))
-    cluster.workloads.put_owner("StatefulSet", "default", "web", LabelSelector.parse("app in (web)"))
+    cluster.workloads.put("StatefulSet", "default/web", LabelSelector.parse("app in (web)"))
     owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "1", "controller": True}
     owned = asking(metadata={"ownerReferences": [owner]})
     assert verdicts(PodTopologySpread(ZONES), owned, cluster)["a"] == CROWDED
@@ -171,7 +171,7 @@ def test_nodes_that_all_lack_a_key_score_0() -> None:
 def test_the_system_defaults_want_a_workload_that_selects_the_pod() -> None:
     cluster = two_zones()
     assert PodTopologySpread().pre_score(Cycle(asking(), cluster)) is SKIP
-    cluster.workloads.put_service("default", "web", {"app": "web"})
+    cluster.workloads.put("Service", "default/web", {"app": "web"})
     # Nobody is there: hosts cost skew 3 - 1 = 2; no node has a zone of the well-known key. All alike: 100 * 2 // 2.
     assert scores(PodTopologySpread(), asking(), cluster) == ([2, 2, 2], [100, 100, 100])
 
@@ -294,13 +294,13 @@ def test_it_registers_for_the_events_upstream_registers_for() -> None:
 def test_pods_that_the_same_selects_are_held_to_the_same_whatever_labels_they_have_besides() -> None:
     rules = SpreadRules(None)
     cluster = cluster_of(node("a", labels={"zone": "a"}))
-    cluster.workloads.put_service("default", "web", {"app": "web"})
+    cluster.workloads.put("Service", "default/web", {"app": "web"})
     first, second = (
         rules.constraints(info(f"web-{number}", labels={"app": "web", "index": str(number)}), cluster.workloads)
         for number in range(2)
     )
     assert first.soft and second == first
-    cluster.workloads.put_service("default", "web", {"app": "web", "index": "1"})
+    cluster.workloads.put("Service", "default/web", {"app": "web", "index": "1"})
     assert rules.constraints(info("web-1", labels={"app": "web", "index": "1"}), cluster.workloads).soft != first.soft
 
 

@@ -83,11 +83,9 @@ class QueueRig:
             names.append(queued.pod.name)
         return names
 
-    def refuse(self, *plugins: str, pending: Iterable[str] = ()) -> QueueName | None:
+    def refuse(self, *plugins: str) -> QueueName | None:
         """Pop the next pod and let these plugins refuse it."""
-        return self.queue.add_unschedulable_if_not_present(
-            self.pop(), unschedulable_plugins=plugins, pending_plugins=pending
-        )
+        return self.queue.add_unschedulable_if_not_present(self.pop(), unschedulable_plugins=plugins)
 
     def park(self, pod: Pod, *plugins: str) -> None:
         """Add a pod and let it be refused at once; long enough ago that its backoff is over."""

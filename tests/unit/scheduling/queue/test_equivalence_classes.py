@@ -47,7 +47,9 @@ class Alike(WakingRules):
         return names
 
     def rejectors(self) -> dict[str, set[str]]:
-        return {each.pod.name: set(each.rejectors) for each in self.rig.queue.pods_in(QueueName.UNSCHEDULABLE)}
+        return {
+            each.pod.name: set(each.unschedulable_plugins) for each in self.rig.queue.pods_in(QueueName.UNSCHEDULABLE)
+        }
 
 
 def test_one_of_each_kind_is_tried_and_the_others_are_refused_with_it():

@@ -85,18 +85,6 @@ def test_a_pre_check_holds_for_pods_in_flight_as_well() -> None:
     assert refuse(rig, second, "Labels") is QueueName.BACKOFF
 
 
-def test_a_pending_plugin_satisfied_meanwhile_sends_the_pod_straight_back() -> None:
-    rig = QueueRig()
-    rig.add(pod("a"))
-    popped = rig.pop()
-    rig.queue.move_all_to_active_or_backoff(NODE_TAINT, None, None)
-    rig.queue.move_all_to_active_or_backoff(NODE_LABEL, None, None)
-    landed = rig.queue.add_unschedulable_if_not_present(
-        popped, unschedulable_plugins=["Taints"], pending_plugins=["Labels"]
-    )
-    assert landed is QueueName.ACTIVE
-
-
 def test_a_pod_activated_in_flight_is_tried_again_and_no_other() -> None:
     rig = QueueRig()
     rig.add(pod("a"), pod("b"))

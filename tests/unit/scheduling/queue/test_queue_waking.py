@@ -105,25 +105,6 @@ def test_a_hint_that_raises_counts_as_worth_a_try_and_is_told() -> None:
     assert rig.errors == [("Labels", "a", "no such label")]
 
 
-def test_a_pod_that_waits_for_somebody_to_act_skips_its_backoff() -> None:
-    rig = QueueRig()
-    rig.add(pod("a"), pod("b"))
-    rig.refuse("Labels")
-    rig.refuse(pending=["Labels"])
-    # Both failed just now and are backing off.
-    rig.queue.move_all_to_active_or_backoff(NODE_LABEL, None, None)
-    assert rig.names(QueueName.ACTIVE) == ["b"]
-    assert rig.names(QueueName.BACKOFF) == ["a"]
-
-
-def test_with_something_pending_another_refusers_word_still_means_backoff() -> None:
-    rig = QueueRig()
-    rig.add(pod("a"))
-    rig.refuse("Taints", pending=["Labels"])
-    rig.queue.move_all_to_active_or_backoff(NODE_TAINT, None, None)
-    assert rig.names(QueueName.BACKOFF) == ["a"]
-
-
 def test_a_wildcard_moves_everybody_and_asks_nobody() -> None:
     rig = QueueRig({"Mute": ()})
     rig.park(pod("a"), "Mute")
