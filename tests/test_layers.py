@@ -59,9 +59,9 @@ INNER_ROWS: dict[str, Rows] = {
         ("http",),
         ("informer", "leader"),
         ("informers", "metrics"),
-        ("workqueue",),
-        ("reconciler", "recorder"),
-        ("discovered_kinds", "program"),
+        ("reconciler",),
+        ("recorder", "discovered_kinds"),
+        ("program",),
     ),
     "apiserver": (
         ("custom_definitions", "event_loop", "openapi", "settings", "status", "tables"),

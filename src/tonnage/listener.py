@@ -68,19 +68,6 @@ class _Request(web.BaseRequest):
         response.headers.popall("Server", None)
 
 
-class _Server(web.Server):
-    def __init__(self, handler: Handler) -> None:
-        super().__init__(handler, handler_cancellation=True)
-        self.request_factory = lambda message, payload, protocol, writer, task: _Request(
-            message, payload, protocol, writer, task, self._loop
-        )
-        self.sending: set[HttpConnection] = set()
-        self.budget: ConnectionBudget[Any]
-
-    def __call__(self) -> HttpConnection:
-        return HttpConnection(self, loop=self._loop, budget=self.budget, sending=self.sending)
-
-
 class Listener:
     """The sockets, their connections, and a check of all connections once a second."""
 
@@ -93,9 +80,15 @@ class Listener:
 
         self._tls = tls
         self._loop = asyncio.get_running_loop()
-        self._server = _Server(handle)
+        self._server = web.Server(
+            handle,
+            request_factory=lambda message, payload, protocol, writer, task: _Request(
+                message, payload, protocol, writer, task, self._loop
+            ),
+            handler_cancellation=True,
+        )
         self.budget: ConnectionBudget[HttpConnection] = ConnectionBudget(limits, self._loop.time)
-        self._server.budget = self.budget
+        self._sending: set[HttpConnection] = set()
         self._sockets: list[socket.socket] = []
         self._handshakes: dict[HttpConnection, asyncio.Task[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -177,7 +170,7 @@ class Listener:
                 accepted.close()
                 continue
             accepted.setblocking(False)
-            connection = self._server()
+            connection = HttpConnection(self._server, loop=self._loop, budget=self.budget, sending=self._sending)
             self.budget.opened(connection, address)
             task = self._loop.create_task(self._shake_hands(connection, accepted))
             self._handshakes[connection] = task
@@ -226,7 +219,7 @@ class Listener:
         self._timer = self._loop.call_later(_CHECK_S, self._check)
         for connection in self.budget.overdue(HEAD_S):
             self._drop(connection)
-        for connection in [each for each in self._server.sending if each.is_stuck(now)]:
+        for connection in [each for each in self._sending if each.is_stuck(now)]:
             _log.warning("A client does not take what it asked for: its connection is closed")
             connection.abort()
         if now - self._closing_checked_at >= _CLOSING_CHECK_S:

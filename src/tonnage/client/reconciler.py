@@ -1,26 +1,197 @@
 """The loop of every controller: events name keys, workers reconcile the objects of a key.
 
 `reconcile(key)` must be safe to run twice, late, or after a missed event. It returns None, or the seconds after which
-to run again. What it raises is logged and retried with growing pauses.
+to run again. What it raises is logged and retried with growing pauses. The keys wait in a `WorkQueue`: a key waits at
+most once, has at most one worker, and is never lost.
+
+                      add                     get                    done
+      (nowhere) ───────────► waiting ───────────────► in work ───────────────► (nowhere)
+          ▲                     ▲                        │ add while in work, then done
+          │ add_after, retry    └────────────────────────┘
+      delayed ──► add when its time has come
+
+The queue mirrors client-go's workqueue, on the event loop and the given clock.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeVar
+import heapq
+from collections import deque
+from collections.abc import Awaitable, Callable, Hashable, Iterable
+from dataclasses import KW_ONLY, dataclass
+from itertools import count
+from typing import Generic, TypeVar
 
 from tonnage import logs
 from tonnage.client import errors, leadership
 from tonnage.client.cache import Cache
-from tonnage.client.metrics import WorkQueueMetrics
-from tonnage.client.workqueue import WorkQueue
-from tonnage.clock import Clock
+from tonnage.client.metrics import QueueMetrics, WorkQueueMetrics
+from tonnage.clock import Clock, exponential_s
 from tonnage.errors import AlreadyExists, Conflict, NotFound, TonnageError
 from tonnage.objects.meta import Key, Object
 
+K = TypeVar("K", bound=Hashable)
 T = TypeVar("T", bound=Object)
 Reconcile = Callable[[Key], Awaitable[float | None]]
+
+_TICK_S = 1e-9
+"""A clock's resolution: sums of floats may come out a little before the intended time."""
+
+
+@dataclass(eq=False)
+class WorkQueue(Generic[K]):
+    """Keys in the order of adding; the first retry comes after `first_retry_s`, the next after twice that."""
+
+    _: KW_ONLY
+    clock: Clock
+    first_retry_s: float = 0.005
+    max_retry_s: float = 1000.0
+    metrics: QueueMetrics | None = None
+
+    def __post_init__(self) -> None:
+        self._queue: deque[K] = deque()
+        self._wanted: set[K] = set()  # waiting, or waiting again once they are done
+        self._in_work: set[K] = set()
+        self._failures: dict[K, int] = {}
+        self._getters: deque[asyncio.Future[None]] = deque()
+        self._delayed: list[tuple[float, int, K]] = []
+        self._due_at: dict[K, float] = {}  # the earliest time of each delayed key; later heap entries are void
+        self._order = count()
+        self._alarm: asyncio.Task[None] | None = None
+        self._alarm_at = 0.0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.is_closed = False
+
+    def __len__(self) -> int:
+        """How many keys wait; keys in work or delayed are not counted."""
+        return len(self._queue)
+
+    def __contains__(self, key: K) -> bool:
+        """True if the key waits, or will as soon as it is done."""
+        return key in self._wanted
+
+    def add(self, key: K) -> None:
+        """Queue a key; adding it again while it waits changes nothing."""
+        if self.is_closed or key in self._wanted:
+            return
+        self._wanted.add(key)
+        self._idle.clear()
+        if self.metrics is not None:
+            self.metrics.added(key)
+        if key not in self._in_work:
+            self._queue.append(key)
+            self._wake()
+
+    def add_after(self, key: K, seconds: float) -> None:
+        """Add the key later. Of several times the earliest counts."""
+        if self.is_closed:
+            return
+        if seconds <= 0:
+            self.add(key)
+            return
+        due_at = self.clock.monotonic() + seconds
+        if due_at >= self._due_at.get(key, float("inf")):
+            return
+        self._due_at[key] = due_at
+        heapq.heappush(self._delayed, (due_at, next(self._order), key))
+        self._set_alarm()
+
+    async def get(self) -> K | None:
+        """The next key, to be given back by `done`; None once the queue is closed and empty."""
+        while not self._queue:
+            if self.is_closed:
+                return None
+            getter = asyncio.get_running_loop().create_future()
+            self._getters.append(getter)
+            try:
+                await getter
+            except asyncio.CancelledError:
+                if getter.done() and not getter.cancelled():
+                    self._wake()  # it was our turn: another getter takes it
+                raise
+        key = self._queue.popleft()
+        self._wanted.discard(key)
+        self._in_work.add(key)
+        if self.metrics is not None:
+            self.metrics.taken(key)
+        return key
+
+    def done(self, key: K) -> None:
+        """The work on the key is over, successful or not. If it was added meanwhile, it waits again."""
+        self._in_work.discard(key)
+        if self.metrics is not None:
+            self.metrics.done(key)
+        if key in self._wanted:
+            self._queue.append(key)
+            self._wake()
+        elif not self._wanted and not self._in_work:
+            self._idle.set()
+
+    def retry(self, key: K) -> None:
+        """The work failed: add the key again, after a pause that doubles with every failure until `forget`."""
+        failures = self._failures.get(key, 0)
+        self._failures[key] = failures + 1
+        if self.metrics is not None:
+            self.metrics.retried()
+        self.add_after(key, exponential_s(self.first_retry_s, failures, max_s=self.max_retry_s))
+
+    def forget(self, key: K) -> None:
+        """The work succeeded, or is given up: the next failure is the first again."""
+        self._failures.pop(key, None)
+
+    def failures(self, key: K) -> int:
+        return self._failures.get(key, 0)
+
+    async def wait_idle(self) -> None:
+        """Return when no key waits or is in work; delayed keys do not count."""
+        await self._idle.wait()
+
+    def close(self) -> None:
+        """Accept no new keys and drop delayed ones; waiting keys are still handed out, then `get` returns None."""
+        self.is_closed = True
+        self._delayed.clear()
+        self._due_at.clear()
+        if self.metrics is not None:
+            self.metrics.closed()
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        while self._getters:
+            self._wake()
+
+    def _wake(self) -> None:
+        while self._getters:
+            getter = self._getters.popleft()
+            if not getter.done():
+                getter.set_result(None)
+                return
+
+    def _set_alarm(self) -> None:
+        """Ensure that a timer wakes us when the first delayed key is due."""
+        due_at = self._delayed[0][0]
+        if self._alarm is not None:
+            if self._alarm_at <= due_at:
+                return
+            self._alarm.cancel()
+        self._alarm_at = due_at
+        self._alarm = asyncio.create_task(self._release())
+
+    async def _release(self) -> None:
+        while self._delayed:
+            due_at, _, key = self._delayed[0]
+            now = self.clock.monotonic()
+            if due_at - now > _TICK_S:
+                self._alarm_at = due_at
+                await self.clock.sleep(due_at - now)
+                continue
+            heapq.heappop(self._delayed)
+            if self._due_at.get(key) == due_at:
+                del self._due_at[key]
+                self.add(key)
+        self._alarm = None
+
 
 _log = logs.logger(__name__)
 

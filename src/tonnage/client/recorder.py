@@ -27,7 +27,7 @@ from prometheus_client.metrics_core import Metric
 from tonnage import clock, logs, metrics
 from tonnage.client import leadership, throttle
 from tonnage.client.http import Client
-from tonnage.client.workqueue import WorkQueue
+from tonnage.client.reconciler import WorkQueue
 from tonnage.errors import AlreadyExists, ApiError, NotFound, TonnageError
 from tonnage.objects import codec, names
 from tonnage.objects.core_v1.persistent_volume import ObjectReference

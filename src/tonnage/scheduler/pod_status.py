@@ -20,8 +20,8 @@ from typing import Any, Final
 
 from tonnage import logs
 from tonnage.client.http import Client
+from tonnage.client.reconciler import WorkQueue
 from tonnage.client.recorder import Recorder
-from tonnage.client.workqueue import WorkQueue
 from tonnage.clock import Clock, rfc3339
 from tonnage.errors import Conflict, NotFound, TonnageError
 from tonnage.objects.core_v1 import Pod

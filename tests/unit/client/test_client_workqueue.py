@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from examples_tried import tries
 from support.virtual_clock import VirtualClock
-from tonnage.client.workqueue import WorkQueue
+from tonnage.client.reconciler import WorkQueue
 
 
 def queue_on(clock: VirtualClock, **options: Any) -> WorkQueue[str]:

@@ -237,7 +237,7 @@ class DelegatedAccess:
                 stack.push_async_callback(transport.close)
             if self._tokens is not None:
                 stack.push_async_callback(self._tokens.close)
-            await stack.enter_async_context(self._authorities)
+            await stack.enter_async_context(self._authorities.followed())
             self._stack = stack.pop_all()
         return self
 
@@ -245,7 +245,7 @@ class DelegatedAccess:
         await self._stack.aclose()
 
     def client_authorities(self) -> bytes:
-        return self._authorities.current.all_pem
+        return self._authorities.all_pem
 
     async def gate(self, request: web.BaseRequest) -> web.Response | None:
         """None when the request may go on, else its refusal."""
@@ -299,8 +299,7 @@ class DelegatedAccess:
         def check(authorities: bytes) -> None:
             judged(peer[0], certificates_of(authorities), shown_beside=peer[1:]).check(self._clock.now())
 
-        authorities = self._authorities.current
-        proxies = authorities.front_proxies
+        authorities, proxies = self._authorities, self._authorities.front_proxies
         if proxies.ca_pem:
             try:
                 check(proxies.ca_pem)

@@ -8,16 +8,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import msgspec
 
 from tonnage.client.transport.wire import Request, Transport
-from tonnage.clock import Backoff, Clock, jittered
+from tonnage.clock import Backoff, Clock, in_background, jittered
 from tonnage.errors import TonnageError
 
 CONFIG_MAP: Final = "kube-system/extension-apiserver-authentication"
@@ -45,18 +45,6 @@ class FrontProxies:
 
 
 @dataclass(frozen=True, slots=True)
-class Authorities:
-    """The CAs in use now; an empty one admits no certificate."""
-
-    client_ca_pem: bytes = b""
-    front_proxies: FrontProxies = FrontProxies()
-
-    @property
-    def all_pem(self) -> bytes:
-        return b"\n".join(filter(None, (self.client_ca_pem, self.front_proxies.ca_pem)))
-
-
-@dataclass(frozen=True, slots=True)
 class AuthoritySources:
     """Where to read the CAs. `front_proxies` has the flags' values, without the CA of `front_proxy_ca_file`."""
 
@@ -70,20 +58,26 @@ class AuthoritySources:
 
 
 class FollowedAuthorities:
-    """The current authorities; entering reads them for the first time. Raises TonnageError there."""
+    """The CAs in use now; an empty one admits no certificate."""
 
     def __init__(
         self, sources: AuthoritySources, transport: Transport | None, *, clock: Clock, rng: random.Random
     ) -> None:
-        self.current = Authorities(front_proxies=replace(sources.front_proxies, ca_pem=b""))
+        self.client_ca_pem = b""
+        self.front_proxies = replace(sources.front_proxies, ca_pem=b"")
         self._sources = sources
         self._transport = transport
         self._clock = clock
         self._rng = rng
         self._told = ""
-        self._looking: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> Self:
+    @property
+    def all_pem(self) -> bytes:
+        return b"\n".join(filter(None, (self.client_ca_pem, self.front_proxies.ca_pem)))
+
+    @asynccontextmanager
+    async def followed(self) -> AsyncIterator[None]:
+        """Read the CAs before the block begins, and again and again inside it. Raises TonnageError at the start."""
         self._read_files()
         if self._looks_up:
             try:
@@ -97,14 +91,8 @@ class FollowedAuthorities:
                         hint="give --client-ca-file and --requestheader-client-ca-file, or "
                         "--authentication-tolerate-lookup-failure",
                     ) from exc
-        self._looking = asyncio.create_task(self._follow())
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._looking
+        async with in_background(self._follow(), "authorities of clients"):
+            yield
 
     @property
     def _looks_up(self) -> bool:
@@ -137,10 +125,9 @@ class FollowedAuthorities:
     def _read_files(self) -> None:
         sources = self._sources
         if sources.client_ca_file is not None:
-            self.current = replace(self.current, client_ca_pem=_pem(sources.client_ca_file))
+            self.client_ca_pem = _pem(sources.client_ca_file)
         if sources.front_proxy_ca_file is not None:
-            proxies = replace(sources.front_proxies, ca_pem=_pem(sources.front_proxy_ca_file))
-            self.current = replace(self.current, front_proxies=proxies)
+            self.front_proxies = replace(sources.front_proxies, ca_pem=_pem(sources.front_proxy_ca_file))
 
     async def _look_up(self) -> None:
         """Read the ConfigMap; entries that it no longer has, count no longer. Raises TonnageError."""
@@ -158,9 +145,9 @@ class FollowedAuthorities:
             except (msgspec.DecodeError, ValueError) as exc:
                 raise TonnageError(f"the ConfigMap {CONFIG_MAP} cannot be read") from exc
         if self._sources.client_ca_file is None:
-            self.current = replace(self.current, client_ca_pem=data.get("client-ca-file", "").encode())
+            self.client_ca_pem = data.get("client-ca-file", "").encode()
         if self._sources.front_proxy_ca_file is None:
-            self.current = replace(self.current, front_proxies=front_proxies_of(data))
+            self.front_proxies = front_proxies_of(data)
 
 
 class _ConfigMap(msgspec.Struct, frozen=True):
