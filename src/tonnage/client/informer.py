@@ -66,15 +66,6 @@ _SILENCE_S = 30.0
 _log = logs.logger(__name__)
 
 
-class Contradicted(TonnageError):
-    """An old watch event that does not match what was known when it was new."""
-
-    def __init__(self, resource: str, type_: str, key: Key, version: str, reached: str) -> None:
-        super().__init__(
-            f"a watch of {resource} that has come to version {reached} says {type_} {key} at version {version}"
-        )
-
-
 class Informer(Cache[T]):
     """The objects of a resource, or of one namespace or selection of it, kept up to date."""
 
@@ -314,7 +305,7 @@ class Informer(Cache[T]):
                 self.progress.reached = revision_of(version) or self.progress.reached
 
     def _pass_over_old(self, event: WatchChange[T]) -> None:
-        """Skip an event that was handled before. Raises Contradicted when it does not match the known state."""
+        """Skip an event that was handled before. Raises TonnageError when it contradicts the known state."""
         told = event.object
         known = self.get(told.key)
         if known is None or known.metadata.uid != told.metadata.uid:
@@ -323,7 +314,8 @@ class Informer(Cache[T]):
         elif event.type != "DELETED" and told.metadata.revision <= known.metadata.revision:
             return
         version, self._resource_version = self._resource_version, ""
-        raise Contradicted(self.name, event.type, told.key, told.metadata.resource_version, version)
+        says = f"{event.type} {told.key} at version {told.metadata.resource_version}"
+        raise TonnageError(f"a watch of {self.name} that has come to version {version} says {says}")
 
     def _is_usable(self, found: T) -> bool:
         """True if the object has a name, a uid, and a namespace if its kind is namespaced."""

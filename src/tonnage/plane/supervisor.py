@@ -113,8 +113,8 @@ class Child:
     is_wanted: bool = True
     is_ready: asyncio.Event = field(default_factory=asyncio.Event)
     has_ended: asyncio.Event = field(default_factory=asyncio.Event)
-    gave_up: asyncio.Event = field(default_factory=asyncio.Event)
-    """It exited with an error before it was ever ready."""
+    is_settled: asyncio.Event = field(default_factory=asyncio.Event)
+    """It is ready, or will never be: it exited with an error before it was ever ready, or the forkserver is gone."""
     last_code: int | None = None
 
 
@@ -177,21 +177,14 @@ class Supervisor:
         for name in names:
             child = self._children[name]
             try:
-                await within(self._clock, timeout_s, self._ready_or_gone(child))
+                if not self.is_broken.is_set():
+                    await within(self._clock, timeout_s, child.is_settled.wait())
             except TimeoutError:
                 raise _failure(f"{name} is not ready after {timeout_s:g} s", child.log) from None
             if self.is_broken.is_set():
                 raise _failure("the process that starts the cluster's programs has ended", self._logs / _FORKSERVER_LOG)
             if not child.is_ready.is_set():
                 raise _failure(f"{name} ended with code {child.last_code}", child.log)
-
-    async def _ready_or_gone(self, child: Child) -> None:
-        waits = [asyncio.create_task(event.wait()) for event in (child.is_ready, child.gave_up, self.is_broken)]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
 
     def watch_liveness(self, urls: Mapping[str, str]) -> None:
         """From now on, restart these programs when they stop answering; `urls` by program."""
@@ -255,9 +248,12 @@ class Supervisor:
                 child.last_line = message["line"]
                 if child.last_line.startswith("ready"):
                     child.is_ready.set()
+                    child.is_settled.set()
             else:
                 self._ended(self._children[message["ended"]], message["code"])
         self.is_broken.set()
+        for child in self._children.values():
+            child.is_settled.set()
 
     async def _bound_logs(self) -> None:
         """Bound the logs: programs run for weeks, and one that repeats an error must not fill the disk."""
@@ -302,10 +298,11 @@ class Supervisor:
 
     def _ended(self, child: Child, code: int) -> None:
         child.pid, child.last_code = 0, code
-        if code > 0 and not child.last_line.startswith("ready"):
-            child.gave_up.set()
-            child.is_wanted = False
         child.is_ready.clear()
+        child.is_settled.clear()
+        if code > 0 and not child.last_line.startswith("ready"):
+            child.is_settled.set()
+            child.is_wanted = False
         child.has_ended.set()
         self._pid_file(child).unlink(missing_ok=True)
         if child.is_wanted:
