@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class TonnageError(Exception):
@@ -65,6 +65,35 @@ class ApiError(TonnageError):
         self.uid = uid
         self.causes = causes
         self.retry_after_s = retry_after_s
+
+    def status(self) -> dict[str, Any]:
+        """The wire's Status; field order and omissions are upstream's."""
+        details: dict[str, Any] = {
+            name: said for name in ("name", "group", "kind", "uid") if (said := getattr(self, name))
+        }
+        if self.causes:
+            details["causes"] = [
+                {
+                    name: said
+                    for name in ("reason", "message", "field")
+                    if (said := getattr(c, name)) or name == "message"
+                }
+                for c in self.causes
+            ]
+        if self.retry_after_s:
+            details["retryAfterSeconds"] = self.retry_after_s
+        token = self.continue_token if isinstance(self, Expired) else ""
+        return {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {"continue": token} if token else {},
+            "status": "Failure",
+            "message": self.message,
+            **({"reason": self.reason} if self.reason else {}),
+            # Upstream sends empty details with these, even for a path that is no resource.
+            **({"details": details} if details or isinstance(self, Forbidden | MethodNotAllowed | NotFound) else {}),
+            "code": self.code,
+        }
 
 
 class BadRequest(ApiError, code=400): ...

@@ -375,4 +375,4 @@ def _failed(error: ApiError) -> requests.Response:
     headers = {"Retry-After": str(error.retry_after_s)} if error.retry_after_s else {}
     # Header bytes that are no text, which the library passes on as lone surrogates, are shown as U+FFFD.
     error.message = error.message.encode(errors="surrogatepass").decode(errors="replace")
-    return requests.Response(document.encode(status.failure(error)), error.code, headers=headers)
+    return requests.Response(document.encode(error.status()), error.code, headers=headers)

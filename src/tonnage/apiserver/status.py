@@ -1,4 +1,4 @@
-"""Errors as answers: the wire's Status, and the errors of bad requests in upstream's words.
+"""Answers without an object, and the errors of bad requests in upstream's words.
 
 Errors about objects are in `documents/api_errors.py`.
 """
@@ -10,41 +10,6 @@ from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, invalid_object
 from tonnage.objects.resources import Resource
 from tonnage.store.errors import KeyDamaged, StoreError, StoreFull, StoreRemoved
-
-_ALWAYS_DETAILED = (errors.Forbidden, errors.MethodNotAllowed, errors.NotFound)
-"""Upstream sends empty details with these, even for a path that is no resource."""
-
-
-def failure(error: errors.ApiError) -> Doc:
-    """The Status of an error; field order and omissions are upstream's."""
-    status: Doc = {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {"continue": error.continue_token}
-        if isinstance(error, errors.Expired) and error.continue_token
-        else {},
-        "status": "Failure",
-        "message": error.message,
-    }
-    if error.reason:
-        status["reason"] = error.reason
-    details = _details(error)
-    if details or isinstance(error, _ALWAYS_DETAILED):
-        status["details"] = details
-    status["code"] = error.code
-    return status
-
-
-def _details(error: errors.ApiError) -> Doc:
-    details: Doc = {name: said for name in ("name", "group", "kind", "uid") if (said := getattr(error, name))}
-    if error.causes:
-        details["causes"] = [
-            {name: said for name in ("reason", "message", "field") if (said := getattr(c, name)) or name == "message"}
-            for c in error.causes
-        ]
-    if error.retry_after_s:
-        details["retryAfterSeconds"] = error.retry_after_s
-    return details
 
 
 def success(resource: Resource, name: str, uid: str) -> Doc:

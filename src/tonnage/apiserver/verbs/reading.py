@@ -394,4 +394,4 @@ def _told(event: StoreEvent, kind: str) -> bytes:
 
 
 def _error_frame(error: ApiError) -> bytes:
-    return b'{"type":"ERROR","object":%s}\n' % encode(status.failure(error))
+    return b'{"type":"ERROR","object":%s}\n' % encode(error.status())

@@ -38,6 +38,7 @@ from tonnage.client.delegated_access.reviews import AccessAnswer, ExpiringCache,
 from tonnage.client.transport.http_transport import HttpTransport
 from tonnage.client.transport.wire import Transport
 from tonnage.clock import Clock
+from tonnage.errors import ApiError, Forbidden, Unauthorized
 from tonnage.health import recognised
 from tonnage.objects.document import encode
 from tonnage.objects.users import CREDENTIAL_ID, NOBODY, User, bearer_token
@@ -256,7 +257,7 @@ class DelegatedAccess:
             user = await self._user_of(request)
         except Unauthenticated as exc:
             _log.info("Unable to authenticate the request: %s", exc)
-            return _status(401, "Unauthorized", "Unauthorized")
+            return _refusal(Unauthorized("Unauthorized"))
         if not user.is_anonymous:
             recognised(request)
         try:
@@ -319,23 +320,12 @@ class DelegatedAccess:
 
 def _forbidden(user: User, verb: str, path: str, reason: str) -> web.Response:
     message = escape(f"User {_quoted(user.name)} cannot {verb} path {_quoted(path)}", quote=False)
-    message = f"forbidden: {message}: {reason}" if reason else f"forbidden: {message}"
-    return _status(403, "Forbidden", message)
+    return _refusal(Forbidden(f"forbidden: {message}: {reason}" if reason else f"forbidden: {message}"))
 
 
-def _status(code: int, reason: str, message: str) -> web.Response:
-    status = {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Failure",
-        "message": message,
-        "reason": reason,
-        **({"details": {}} if code == 403 else {}),
-        "code": code,
-    }
+def _refusal(error: ApiError) -> web.Response:
     headers = {**_HEADERS, "Content-Type": "application/json", "X-Content-Type-Options": "nosniff"}
-    return web.Response(status=code, body=encode(status) + b"\n", headers=headers)
+    return web.Response(status=error.code, body=encode(error.status()) + b"\n", headers=headers)
 
 
 def _quoted(text: str) -> str:
