@@ -65,5 +65,5 @@ def test_the_play_has_teeth() -> None:
     """Where no order is safe chance decides: a driver that picks at random leaves some pods half-made, and not all."""
     assert not safe_orders(PoolPolicy.UNKNOWN, (5, 4), (4, 3, 2))
     cluster = RandomCluster({"n0": [5, 4]}, {"p0": [4, 3, 2]})
-    spoilt = [seed for seed in range(40) if play(cluster, "random", is_told=False, seed=seed).half_made]
+    spoilt = [seed for seed in range(40) if play(cluster, PoolPolicy.RANDOM, is_told=False, seed=seed).half_made]
     assert 5 < len(spoilt) < 35
