@@ -14,8 +14,6 @@ Lagging needs another object of the same driver that does follow its volumes: a 
 
 from __future__ import annotations
 
-import heapq
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
@@ -199,6 +197,7 @@ class _Judged(NamedTuple):
     """Volumes there that it should count and does not."""
     is_following: bool = False
     """There are volumes, and it counts all that it should."""
+    changes_at: datetime | None = None
 
 
 class CapacityBook:
@@ -212,41 +211,34 @@ class CapacityBook:
         self.of_node = Index()
         """Capacity objects by node. Objects that reach many nodes are left out."""
         self._judged: dict[Key, _Judged] = {}
-        self._following: Counter[str] = Counter()
-        """How many objects of a driver follow their volumes."""
-        self._later: list[tuple[datetime, Key]] = []
+        self._following: set[str] = set()
+        """Drivers of which an object follows its volumes."""
 
     def due(self, now: datetime) -> set[Key]:
         """Objects that must be judged again because time has passed."""
-        found = set()
-        while self._later and self._later[0][0] <= now:
-            found.add(heapq.heappop(self._later)[1])
-        return found
+        return {key for key, each in self._judged.items() if each.changes_at is not None and each.changes_at <= now}
 
     def look_at(self, keys: Iterable[Key], now: datetime) -> set[Key]:
         """Update these objects. Returns them and the objects whose rows change with them."""
-        touched, before = set(keys), set(+self._following)
+        touched = set(keys)
         for key in touched:
-            known = self._judged.pop(key, _Judged("", ()))
-            for node in known.nodes[:MOST_NODES]:
+            known = self._judged.pop(key, None)
+            for node in known.nodes[:MOST_NODES] if known is not None else ():
                 self.of_node.mark(node, key, is_there=False)
-            self._following[known.driver] -= known.is_following
             capacity = self._objects.capacities.get(key)
             if capacity is not None:
-                judged = self._judged[key] = self._judge(capacity, now)
-                self._following[judged.driver] += judged.is_following
-        turned = before ^ set(+self._following)
-        return touched | {
-            key for key, each in self._judged.items() if turned and each.missing and each.driver in turned
-        }
+                self._judged[key] = self._judge(capacity, now)
+        following = {each.driver for each in self._judged.values() if each.is_following}
+        turned, self._following = following ^ self._following, following
+        return touched | {key for key, each in self._judged.items() if each.missing and each.driver in turned}
 
     def row_of(self, key: Key, now: datetime) -> CapacityRow | None:
         capacity = self._objects.capacities.get(key)
         if capacity is None:
             return None
-        driver, nodes, missing, _ = self._judged[key]
+        driver, nodes, missing, *_ = self._judged[key]
         stale = why_stale(self._objects, capacity, nodes[:MOST_NODES], self.faults, now)
-        if not stale and missing and self._following[driver]:
+        if not stale and missing and driver in self._following:
             stale = lagging(missing)
         held = [(each, self._other_class(each, capacity)) for each in self.held.get(key, ())]
         return row_of(capacity, nodes, held, stale)
@@ -268,9 +260,6 @@ class CapacityBook:
             self.of_node.mark(node, capacity.key, is_there=True)
         class_name = capacity.storage_class_name
         volumes = [volume for node in nodes for volume in self._volumes_on(node) if volume.class_name == class_name]
-        at = changes_at(capacity, volumes, now)
-        if at is not None:
-            heapq.heappush(self._later, (at, capacity.key))
         missing = unseen(capacity, volumes, now)
         is_following = bool(volumes) and not missing and capacity.metadata.updated_at is not None
-        return _Judged(driver, nodes, missing, is_following)
+        return _Judged(driver, nodes, missing, is_following, changes_at(capacity, volumes, now))

@@ -7,13 +7,14 @@
     model.settle(now)                  # rebuild the touched rows
 
 Rows depend only on the known objects and on `now`, not on the order of changes; a property test checks it. Volumes are
-settled first, because node rows read volume rows. `Touched` must name every row that may change: an unchanged row costs
-little, a missing one stays wrong until something else touches it.
+settled first, because node rows read volume rows. Every row that may change must be touched: an unchanged row costs
+little, a missing one stays wrong until something else touches it. Classes and drivers hardly ever change: then all are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
@@ -22,7 +23,7 @@ from tonnage.dashboard.model.capacity_rows import CapacityBook
 from tonnage.dashboard.model.known_objects import DriverContents, Index, KnownObjects, Refusals, first_at
 from tonnage.dashboard.model.lanes import Lanes
 from tonnage.dashboard.model.volume_rows import Besides
-from tonnage.dashboard.wire import ClassRow, Collections, Row, VolumeRow
+from tonnage.dashboard.wire import ClassRow, Collections, NodeRow, Row, VolumeRow
 from tonnage.faults import Fault
 from tonnage.objects.core_v1 import Event, Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object
@@ -31,133 +32,17 @@ from tonnage.scheduling.volumes.capacity.pools import rebuilds_volumes
 from tonnage.whatif.scheduler_memory import AssumedPod, RememberedCapacity, SchedulerMemory
 
 
+@dataclass(slots=True)
 class Touched:
-    """Rows to rebuild, by collection; and nodes and labels whose dependent rows must be rebuilt too."""
+    """Rows to rebuild, by collection."""
 
-    def __init__(self, objects: KnownObjects) -> None:
-        self._objects = objects
-        self.volumes: set[Key] = set()
-        self.capacities: set[Key] = set()
-        self.nodes: set[str] = set()
-        self.pods: set[Key] = set()
-        self.classes: set[str] = set()
-        self.places: set[str] = set()
-        """Nodes that were added or removed: rows that name their place change."""
-        self.residents: set[Key] = set()
-        """Pods whose nodes may have other volumes mounted."""
-        self._labels: set[tuple[str, str] | None] = set()
-
-    def changed(self, old: Object | None, new: Object | None) -> None:
-        """An object was added (`old` is None), changed, or removed (`new` is None). The indexes already know it."""
-        if isinstance(old or new, Node):
-            self._node(old, new)  # type: ignore[arg-type]
-        elif isinstance(old or new, StorageClass):
-            self._class(old, new)  # type: ignore[arg-type]
-        elif isinstance(old or new, CSIDriver):
-            self._driver(old, new)  # type: ignore[arg-type]
-        else:
-            for each in (old, new):
-                self._one(each)
-
-    def _one(self, found: Object | None) -> None:
-        """Touch the rows that depend on one version of an object."""
-        match found:
-            case Pod():
-                self.pods.add(found.key)
-                self.nodes.add(found.spec.node_name)
-                self.volumes.update(found.claim_keys())
-            case PersistentVolumeClaim():
-                self.volumes.add(found.key)
-                self.volume(found.spec.volume_name)
-                self.volumes |= self._objects.volumes_of_claim[found.key]
-                self.claim_users((found.key,))
-            case PersistentVolume():
-                self._volume(found)
-            case VolumeAttachment():
-                self.volume(found.spec.source.persistent_volume_name)
-                self.nodes.add(found.spec.node_name)
-            case CSINode():
-                self.nodes.add(found.name)
-                self.places.add(found.name)
-            case CSIStorageCapacity():
-                self.capacities.add(found.key)
-            case None:
-                pass
-            case _:  # a ReplicaSet or a Job: the owner of pods
-                self.pods |= self._objects.pods_of_owner[found.uid]
-
-    def volume(self, name: str) -> None:
-        """Touch every row that shows this volume."""
-        if not name:
-            return
-        self.volumes.add(name)
-        self.volumes |= self._objects.claims_of_volume[name]
-        volume = self._objects.volumes.get(name)
-        if volume is not None and volume.spec.claim_ref is not None:
-            self.volumes.add(volume.spec.claim_ref.key)
-
-    def claim_users(self, keys: Iterable[Key]) -> None:
-        """Touch the pods that mount these claims: attach slots on their nodes may change."""
-        for key in keys:
-            self.residents |= self._objects.pods_of_claim[key]
-
-    def spread(self) -> None:
-        """Touch what the labels of touched nodes reach. A label that many nodes share, such as a zone, counts once."""
-        for label in self._labels:
-            self.capacities |= self._objects.capacities_by_label[label]
-            for name in self._objects.volumes_by_label[label]:
-                self.volume(name)
-        self._labels.clear()
-
-    def _node(self, old: Node | None, new: Node | None) -> None:
-        for node in (old, new):
-            if node is not None:
-                self.nodes.add(node.name)
-        if old is not None and new is not None and old.metadata.labels == new.metadata.labels:
-            return  # a heartbeat or a cordon: no label changed
-        self._labels.add(None)
-        for node in (old, new):
-            if node is not None:
-                self._labels.update(node.metadata.labels.items())
-                self.places.add(node.name)
-
-    def _volume(self, volume: PersistentVolume) -> None:
-        self.volume(volume.name)
-        owner = volume.spec.claim_ref
-        if owner is not None:
-            self.volumes.add(owner.key)
-            self.volumes |= self._objects.volumes_of_claim[owner.key]
-        self.claim_users(self._objects.claims_of_volume[volume.name])
-        for key in self._objects.attachments_of_volume[volume.name]:
-            self.nodes.add(self._objects.attachments[key].spec.node_name)
-
-    def _class(self, old: StorageClass | None, new: StorageClass | None) -> None:
-        found = new or old
-        if found is None:
-            return
-        self.classes.add(found.name)
-        if old is not None and new is not None:
-            is_same = old.provisioner == new.provisioner and old.volume_binding_mode == new.volume_binding_mode
-            if is_same and old.capacity_group == new.capacity_group:
-                return
-        claims = self._objects.claims_of_class[found.name]
-        self.volumes |= claims
-        self.claim_users(claims)
-        for storage_class in (old, new):
-            for name in self._objects.classes_of_driver[storage_class.provisioner] if storage_class is not None else ():
-                self.capacities |= self._objects.capacities_of_class[name]
-        self.capacities |= self._objects.capacities_of_class[found.name]
-
-    def _driver(self, old: CSIDriver | None, new: CSIDriver | None) -> None:
-        driver = new or old
-        if driver is None or rebuilds_volumes(old) == rebuilds_volumes(new):
-            return
-        # Drivers hardly ever change: look at every volume.
-        for volume in self._objects.volumes.values():
-            if volume.spec.csi is not None and volume.spec.csi.driver == driver.name:
-                self.volume(volume.name)
-        for name in self._objects.classes_of_driver[driver.name]:
-            self.volumes |= self._objects.claims_of_class[name]
+    volumes: set[Key] = field(default_factory=set)
+    capacities: set[Key] = field(default_factory=set)
+    nodes: set[str] = field(default_factory=set)
+    pods: set[Key] = field(default_factory=set)
+    classes: set[str] = field(default_factory=set)
+    labels: set[tuple[str, str] | None] = field(default_factory=set)
+    """Labels of nodes: what they reach changes. A label that many nodes share, such as a zone, counts once."""
 
 
 _START: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -171,7 +56,7 @@ class ClusterModel:
         self.memory = SchedulerMemory()
         self.contents = DriverContents()
         self.now = _START
-        self._touched = Touched(self.objects)
+        self._touched = Touched()
         self._assumed: dict[str, AssumedPod] = {}
         self._assumed_on = Index()
         self._volumes_on = Index()
@@ -237,7 +122,7 @@ class ClusterModel:
         for told in (self.contents, contents):
             for handle in handles & told.volumes.keys():
                 for name in self.objects.volumes_by_handle[told.driver, handle]:
-                    self._touched.volume(name)
+                    self._touch_volume(name)
                 self._touched.volumes |= self.objects.claims_by_uid[told.volumes[handle].name.removeprefix("pvc-")]
         self.contents = contents
 
@@ -265,16 +150,14 @@ class ClusterModel:
         """Rebuild the touched rows as of `now`, by default as of the last given time."""
         if now is not None:
             self.tick(now)
-        touched, self._touched = self._touched, Touched(self.objects)
-        touched.spread()
-        for name in touched.places:
-            touched.volumes |= self._volumes_on[name]
-            touched.capacities |= self._book.of_node[name]
+        for label in self._touched.labels:
+            self._touched.capacities |= self.objects.capacities_by_label[label]
+            for name in self.objects.volumes_by_label[label]:
+                self._touch_volume(name)
+        touched, self._touched = self._touched, Touched()
         self._settle_volumes(touched)
         keys = self._book.look_at(touched.capacities | self._book.due(self.now), self.now)
         self._write("capacities", ((key, self._book.row_of(key, self.now)) for key in keys))
-        for key in touched.residents & self.objects.pods.keys():
-            touched.nodes.add(self.objects.pods[key].spec.node_name or self.decided(key))
         touched.nodes.discard("")
         self._write("nodes", ((name, self._node_row(name)) for name in touched.nodes))
         self._write("pods", ((key, node_rows.pod_row(self.objects, key, self.decided(key))) for key in touched.pods))
@@ -287,20 +170,81 @@ class ClusterModel:
         assumed = self._assumed.get(found.uid) if found is not None and not found.spec.node_name else None
         return assumed.node if assumed is not None else ""
 
-    # -- settling -----------------------------------------------------------------------------------------------------
+    # -- touching -----------------------------------------------------------------------------------------------------
 
     def _note(self, old: Object | None, new: Object | None, *, is_told: bool = True) -> None:
-        self._touched.changed(old, new)
+        """An object was added (`old` is None), changed, or removed (`new` is None). The indexes already know it."""
+        if _read_everywhere(old) != _read_everywhere(new):
+            self._touched.volumes.update(self.objects.claims, self.objects.volumes)
+            self._touched.capacities.update(self.objects.capacities)
+            self._touched.nodes.update(self.collections.of(NodeRow))
+        is_moved = old is None or new is None or old.metadata.labels != new.metadata.labels
+        for each in (old, new):
+            if each is not None:
+                self._touch(each, is_moved=is_moved)
         if is_told:
             self.lanes.changed(old, new, self.now)
-        for each in (old, new):
-            self._touched.nodes.update(self._nodes_with(each))
-            if each is not None and (assumed := self._assumed.get(each.uid)) is not None:
-                self._touched.nodes.add(assumed.node)
-            if isinstance(each, PersistentVolumeClaim):
-                self._touched.capacities |= self._held_for[each.key]
         if isinstance(old, PersistentVolumeClaim) and (new is None or new.uid != old.uid):
             self.refusals.of_claim.pop(old.uid, None)
+
+    def _touch(self, found: Object, *, is_moved: bool) -> None:
+        """Touch the rows that depend on an object. `is_moved`: it was added or removed, or its labels changed."""
+        touched, objects = self._touched, self.objects
+        touched.nodes.update(self._nodes_with(found))
+        match found:
+            case Node():
+                touched.nodes.add(found.name)
+                if is_moved:  # no heartbeat, no cordon
+                    touched.labels |= {None, *found.metadata.labels.items()}
+                    self._touch_place(found.name)
+            case CSINode():
+                touched.nodes.add(found.name)
+                self._touch_place(found.name)
+            case Pod():
+                touched.pods.add(found.key)
+                assumed = self._assumed.get(found.uid)
+                touched.nodes |= {found.spec.node_name, assumed.node if assumed is not None else ""}
+                touched.volumes.update(found.claim_keys())
+            case PersistentVolumeClaim():
+                touched.volumes |= {found.key, *objects.volumes_of_claim[found.key]}
+                self._touch_volume(found.spec.volume_name)
+                self._touch_users(found.key)
+                touched.capacities |= self._held_for[found.key]
+            case PersistentVolume():
+                self._touch_volume(found.name)
+                if found.spec.claim_ref is not None:
+                    owner = found.spec.claim_ref.key
+                    touched.volumes |= {owner, *objects.volumes_of_claim[owner]}
+                for key in objects.claims_of_volume[found.name]:
+                    self._touch_users(key)
+                for key in objects.attachments_of_volume[found.name]:
+                    touched.nodes.add(objects.attachments[key].spec.node_name)
+            case VolumeAttachment():
+                self._touch_volume(found.spec.source.persistent_volume_name)
+                touched.nodes.add(found.spec.node_name)
+            case CSIStorageCapacity():
+                touched.capacities.add(found.key)
+            case StorageClass():
+                touched.classes.add(found.name)
+            case _:  # a ReplicaSet or a Job: the owner of pods
+                touched.pods |= objects.pods_of_owner[found.uid]
+
+    def _touch_volume(self, name: str) -> None:
+        """Touch every row that shows this volume."""
+        self._touched.volumes |= {name, *self.objects.claims_of_volume[name]} if name else set()
+        volume = self.objects.volumes.get(name)
+        if volume is not None and volume.spec.claim_ref is not None:
+            self._touched.volumes.add(volume.spec.claim_ref.key)
+
+    def _touch_users(self, claim: Key) -> None:
+        """Touch the nodes of the pods that mount a claim: their attach slots may change."""
+        for key in self.objects.pods_of_claim[claim]:
+            self._touched.nodes.add(self.objects.pods[key].spec.node_name or self.decided(key))
+
+    def _touch_place(self, node: str) -> None:
+        """Touch the rows that name a node as their place."""
+        self._touched.volumes |= self._volumes_on[node]
+        self._touched.capacities |= self._book.of_node[node]
 
     def _nodes_with(self, found: Object | None) -> Iterator[str]:
         """Nodes whose pools hold contents of a claim or of a volume."""
@@ -312,6 +256,8 @@ class ClusterModel:
         content = self.contents.volumes.get(handle)
         if content is not None:
             yield from (place.node for place in content.places())
+
+    # -- settling -----------------------------------------------------------------------------------------------------
 
     def _settle_volumes(self, touched: Touched) -> None:
         besides = Besides(self.contents, self.refusals.of_claim, self._held_since)
@@ -359,6 +305,13 @@ class ClusterModel:
                 self.collections.remove(collection, key)
             else:
                 self.collections.put(collection, key, row)
+
+
+def _read_everywhere(found: Object | None) -> object:
+    """What rows of many objects read of a class or of a driver."""
+    if isinstance(found, StorageClass):
+        return found.provisioner, found.volume_binding_mode, found.capacity_group
+    return isinstance(found, CSIDriver) and rebuilds_volumes(found)
 
 
 def _places(row: VolumeRow | None) -> set[str]:

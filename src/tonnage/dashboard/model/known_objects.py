@@ -118,7 +118,6 @@ class KnownObjects:
         self.pods_of_claim = Index()
         self.pods_of_node = Index()
         self.pods_of_owner = Index()
-        self.claims_of_class = Index()
         self.claims_of_volume = Index()
         self.claims_by_uid = Index()
         self.volumes_of_claim = Index()
@@ -130,8 +129,6 @@ class KnownObjects:
         self.attachments_of_node = Index()
         self.capacities_by_label = Index()
         """Capacity objects by one label that a reached node must have; those that need none are at None."""
-        self.capacities_of_class = Index()
-        self.classes_of_driver = Index()
 
     def put(self, new: Object) -> Object | None:
         """Store an object. Returns its previous version."""
@@ -185,7 +182,6 @@ class KnownObjects:
                 if owner is not None:
                     yield self.pods_of_owner, owner.uid
             case PersistentVolumeClaim():
-                yield self.claims_of_class, found.class_name
                 yield self.claims_by_uid, found.uid
                 if found.spec.volume_name:
                     yield self.claims_of_volume, found.spec.volume_name
@@ -199,12 +195,9 @@ class KnownObjects:
                 yield self.attachments_of_volume, found.spec.source.persistent_volume_name
                 yield self.attachments_of_node, found.spec.node_name
             case CSIStorageCapacity():
-                yield self.capacities_of_class, found.storage_class_name
                 if found.node_topology is not None:
                     labels = labels_of_topology(found.node_topology)
                     yield from ((self.capacities_by_label, label) for label in labels or (None,))
-            case StorageClass():
-                yield self.classes_of_driver, found.provisioner
 
 
 class PoolPlace(NamedTuple):
