@@ -25,19 +25,11 @@ from tonnage.documents.admit import Malformed, admit
 from tonnage.documents.creation import NameGenerator
 from tonnage.documents.schema import schema_of_resource
 from tonnage.errors import TonnageError, did_you_mean
+from tonnage.objects import document
 from tonnage.objects.apps_v1 import DaemonSet, Deployment
 from tonnage.objects.batch_v1 import CronJob, Job
 from tonnage.objects.codec import resource_of
-from tonnage.objects.document import (
-    MAX_DEPTH,
-    Budget,
-    BudgetExceeded,
-    Doc,
-    NumberOutOfRange,
-    file_limits,
-    measure,
-    read_json,
-)
+from tonnage.objects.document import Doc
 from tonnage.objects.resources import BY_KIND, Resource
 from tonnage.objects.small_groups import PriorityClass
 from tonnage.objects.texts.yaml_text import InvalidYaml, documents
@@ -66,8 +58,8 @@ def documents_of(data: bytes, file: str, warnings: list[str]) -> list[Any]:
     """The values of all documents, also of empty ones, in order. Appends to `warnings`. Raises BrokenManifest."""
     if data.lstrip()[:1] == b"{":
         try:
-            return [read_json(data, Budget(file_limits(len(data))))]
-        except (BudgetExceeded, NumberOutOfRange) as exc:
+            return [document.read_json(data, document.Budget(document.file_limits(len(data))))]
+        except (document.BudgetExceeded, document.NumberOutOfRange) as exc:
             raise _unreadable(file, str(exc)) from exc
         except msgspec.DecodeError:
             pass  # several documents, another encoding, YAML in flow style, or broken: decided below
@@ -80,7 +72,7 @@ def documents_of(data: bytes, file: str, warnings: list[str]) -> list[Any]:
     if text.lstrip()[:1] == "{":
         try:
             return _json_documents(text)
-        except BudgetExceeded as exc:
+        except document.BudgetExceeded as exc:
             raise _unreadable(file, str(exc)) from exc
         except json.JSONDecodeError as exc:
             try:
@@ -93,7 +85,7 @@ def documents_of(data: bytes, file: str, warnings: list[str]) -> list[Any]:
 
 def _json_documents(text: str) -> list[Any]:
     data = text.encode(errors="surrogatepass")
-    measure(data, Budget(file_limits(len(data))))
+    document.measure(data, document.Budget(document.file_limits(len(data))))
     decoder, found, at = json.JSONDecoder(parse_int=_integer), [], 0
     end = len(text.rstrip())
     while at < end:
@@ -103,7 +95,7 @@ def _json_documents(text: str) -> list[Any]:
         try:
             value, at = decoder.raw_decode(text, at)
         except RecursionError:  # unbalanced brackets cannot be measured
-            raise BudgetExceeded("depth", MAX_DEPTH) from None
+            raise document.BudgetExceeded("depth", document.MAX_DEPTH) from None
         found.append(value)
     return found
 

@@ -22,27 +22,13 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, Final
 
+from tonnage.objects import storage_v1
 from tonnage.objects.core_v1 import PersistentVolume
 from tonnage.objects.requirements import allows_topology
-from tonnage.objects.storage_v1 import (
-    POOLS_CHECKED_AT,
-    POOLS_SOURCE,
-    POOLS_STALE_SINCE,
-    CSINode,
-    CSIStorageCapacity,
-    StorageClass,
-)
+from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
 from tonnage.quantity import Quantity
+from tonnage.scheduling.volumes.capacity import pools
 from tonnage.scheduling.volumes.capacity.groups import problem_with_pool_ids
-from tonnage.scheduling.volumes.capacity.pools import (
-    FREE_VOLUMES_REMEDY,
-    free_bytes,
-    listed_pools,
-    problem_with_annotated_pools,
-    problem_with_free_volumes,
-    rebuilds_volumes,
-    volume_limit,
-)
 from tonnage.whatif.doctor.facts import CATALOGUE, WEAKER, Facts, Finding
 from tonnage.whatif.page import named
 
@@ -101,12 +87,12 @@ class DriverFigures:
     @cached_property
     def most_pools(self) -> int:
         """The largest number of pools in one object; 0 without pools."""
-        return max((len(listed_pools(capacity)) for capacity in self.objects), default=0)
+        return max((len(pools.listed_pools(capacity)) for capacity in self.objects), default=0)
 
     @cached_property
     def sums(self) -> Sequence[CSIStorageCapacity]:
         """Objects with figures but without pools."""
-        return [each for each in self.objects if not listed_pools(each) and free_bytes(each) is not None]
+        return [each for each in self.objects if not pools.listed_pools(each) and pools.free_bytes(each) is not None]
 
     @cached_property
     def sums_beyond_one_volume(self) -> Sequence[CSIStorageCapacity]:
@@ -114,7 +100,7 @@ class DriverFigures:
         return [
             capacity
             for capacity in self.sums
-            if capacity.capacity is not None and capacity.capacity.value() > (volume_limit(capacity) or 0)
+            if capacity.capacity is not None and capacity.capacity.value() > (pools.volume_limit(capacity) or 0)
         ]
 
     @cached_property
@@ -181,7 +167,7 @@ class DriverFigures:
         """By class: free and used bytes of each node; `with_younger`, also of volumes younger than the figure."""
         by_class: dict[str, list[tuple[int, int]]] = {}
         for capacity in self.objects:
-            free = free_bytes(capacity)
+            free = pools.free_bytes(capacity)
             if free is not None and len(self.facts.reach[capacity.key]) == 1:
                 younger = {volume.name for volume in self.unseen(capacity)} if not with_younger else ()
                 seen = (volume for volume in self.volumes[capacity.key] if volume.name not in younger)
@@ -195,7 +181,7 @@ class DriverFigures:
             "pools": self.most_pools,
             "provisioning": self.provisioning.value,
             **({"provisioningBy": self.evidence} if self.evidence else {}),
-            "volumeRebuilding": rebuilds_volumes(self.facts.drivers.get(self.driver)),
+            "volumeRebuilding": pools.rebuilds_volumes(self.facts.drivers.get(self.driver)),
         }
 
 
@@ -271,8 +257,8 @@ def capacity_findings(facts: Facts, figures: Mapping[str, DriverFigures]) -> Ite
 
 
 def _of_one(facts: Facts, capacity: CSIStorageCapacity) -> Iterator[Finding]:
-    driver = facts.driver_of_class(capacity.storage_class_name)
-    topology = capacity.node_topology
+    driver, topology = facts.driver_of_class(capacity.storage_class_name), capacity.node_topology
+    source = capacity.metadata.annotations.get(storage_v1.POOLS_SOURCE)
     if not driver and facts.knows(StorageClass):
         yield CATALOGUE["capacity-of-missing-class"].about(
             capacity,
@@ -302,39 +288,38 @@ def _of_one(facts: Facts, capacity: CSIStorageCapacity) -> Iterator[Finding]:
             "find out who writes it; tonnage pools writes one id for each pool",
             driver=driver,
         )
-    if problem := problem_with_free_volumes(capacity):
+    if problem := pools.problem_with_free_volumes(capacity):
         yield CATALOGUE["free-volumes-unreadable"].about(
             capacity,
             f"its number of free volumes is ignored, and volumes count by their bytes alone: {problem}",
-            FREE_VOLUMES_REMEDY,
+            pools.FREE_VOLUMES_REMEDY,
             driver=driver,
         )
-    if problem := problem_with_annotated_pools(capacity):
+    if problem := pools.problem_with_annotated_pools(capacity):
         yield CATALOGUE["pools-unreadable"].about(
             capacity,
             f"its annotation with pools is ignored: {problem}",
             'write quantities with commas between them, such as "100Gi,100Gi"',
             driver=driver,
         )
-    elif capacity.has_kept_pools and (since := capacity.metadata.annotations.get(POOLS_STALE_SINCE)):
+    elif capacity.has_kept_pools and (since := capacity.metadata.annotations.get(storage_v1.POOLS_STALE_SINCE)):
         yield CATALOGUE["pools-stale"].about(
             capacity,
-            f"the source of its pools, {capacity.metadata.annotations[POOLS_SOURCE]}, has been silent since {since}: "
-            "they may be old, and will be removed",
+            f"the source of its pools, {source}, has been silent since {since}: they may be old, and will be removed",
             "check that the driver runs on the node, and read the log of `tonnage pools`",
             driver=driver,
         )
     elif capacity.is_unchecked_since(facts.now - _CHECKED_WITHIN):
         yield CATALOGUE["pools-stale"].about(
             capacity,
-            f"tonnage pools has not read {capacity.metadata.annotations[POOLS_SOURCE]}, the source of its pools, since "
-            f"{capacity.metadata.annotations[POOLS_CHECKED_AT]}: volumes created since are counted, deleted ones are "
-            "not noticed",
+            f"tonnage pools has not read {source}, the source of its pools, since "
+            f"{capacity.metadata.annotations[storage_v1.POOLS_CHECKED_AT]}: volumes created since are counted, deleted "
+            "ones are not noticed",
             "check that tonnage pools runs; if it should not run any more, remove its pools with tonnage pools "
             f"--remove, {WEAKER}: several claims of a pod are then checked against the sum only",
             driver=driver,
         )
-    elif free_bytes(capacity) is None:
+    elif pools.free_bytes(capacity) is None:
         yield CATALOGUE["capacity-says-nothing"].about(
             capacity,
             "it has neither capacity, maximumVolumeSize nor pools: nothing fits into it",
@@ -404,7 +389,7 @@ def _sums(told: DriverFigures) -> Iterator[Finding]:
     if not several or told.most_pools:
         return
     example = several[0]
-    free = Quantity.from_bytes(free_bytes(example) or 0)
+    free = Quantity.from_bytes(pools.free_bytes(example) or 0)
     detail = ""
     if example.maximum_volume_size is not None:
         detail = f" ({example.key}: {free} in all, {example.maximum_volume_size} the largest volume)"

@@ -15,14 +15,7 @@ from typing import NamedTuple
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, is_out_of_use
 from tonnage.objects.core_v1.persistent_volume import SELECTED_NODE
 from tonnage.objects.size_rules import known_size_rules, problem_with_size_rules
-from tonnage.objects.storage_v1 import (
-    CAPACITY_GROUP,
-    POOL_POLICIES,
-    POOL_POLICY,
-    SIZE_RULES,
-    CSIDriver,
-    StorageClass,
-)
+from tonnage.objects.storage_v1 import CAPACITY_GROUP, POOL_POLICIES, POOL_POLICY, SIZE_RULES, CSIDriver, StorageClass
 from tonnage.scheduling.cluster.storage import taken_over_by
 from tonnage.scheduling.volumes.capacity.groups import pool_ids_of
 from tonnage.scheduling.volumes.capacity.pools import (

@@ -8,15 +8,8 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from tonnage.objects.storage_v1 import (
-    CHECK_CAPACITY,
-    CSIDriver,
-    CSINode,
-    StorageClass,
-)
-from tonnage.scheduling.volumes.capacity.pools import (
-    rebuilds_volumes,
-)
+from tonnage.objects.storage_v1 import CHECK_CAPACITY, CSIDriver, CSINode, StorageClass
+from tonnage.scheduling.volumes.capacity.pools import rebuilds_volumes
 from tonnage.whatif.doctor.capacity_checks import SOURCES_OF_POOLS, CapacityLayout, DriverFigures
 from tonnage.whatif.doctor.facts import CATALOGUE, NOTHING, WEAKER, FactAnswer, Facts, Finding
 from tonnage.whatif.page import named

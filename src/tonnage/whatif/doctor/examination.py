@@ -12,21 +12,12 @@ from typing import Any, Final
 
 from tonnage.printable import assembled, text
 from tonnage.scheduling.configuration.configuration import Configuration
+from tonnage.whatif.doctor import switch
 from tonnage.whatif.doctor.capacity_checks import DriverFigures, Provisioning, capacity_findings, figures_of
 from tonnage.whatif.doctor.class_checks import class_findings, leftover_findings, pending_findings
 from tonnage.whatif.doctor.driver_checks import attach_findings, driver_findings
 from tonnage.whatif.doctor.facts import NOTHING, WORST_FIRST, Facts, Finding, Severity
 from tonnage.whatif.doctor.server import access_findings, server_findings
-from tonnage.whatif.doctor.switch import (
-    Recommendation,
-    SwitchComparison,
-    compare_running,
-    compare_waiting,
-    configuration_finding,
-    pods_with_claims,
-    recommendation_of,
-    switch_findings,
-)
 from tonnage.whatif.explain import DecisionSequence
 from tonnage.whatif.page import TextPage, count_text
 from tonnage.whatif.pending.pending import PendingQuestion
@@ -42,7 +33,7 @@ class Examination:
     facts: Facts
     findings: Sequence[Finding]
     drivers: Mapping[str, DriverFigures]
-    recommended: Recommendation
+    recommended: switch.Recommendation
     disks: Sequence[Mapping[str, Any]] = ()
     """As in `disk_documents`, with what a newly started scheduler would keep back."""
     is_partial: bool = False
@@ -90,7 +81,7 @@ def examine(
     """Run every check. `configuration` is Tonnage's. Decisions about pods come last because they take longest
     (`work_of` counts the steps): Ctrl-C leaves a partial answer."""
     figures = figures_of(facts)
-    recommended = recommendation_of(facts, figures)
+    recommended = switch.recommendation_of(facts, figures)
     found = [
         *server_findings(facts),
         *driver_findings(facts, figures),
@@ -99,24 +90,24 @@ def examine(
         *attach_findings(facts),
         *leftover_findings(facts),
         *access_findings(facts),
-        configuration_finding(recommended),
+        switch.configuration_finding(recommended),
     ]
     is_partial, disks = False, []
     if facts.nodes:
         sequence = DecisionSequence(state, configuration, is_default=True)
         disks = disks_of_objects(state.objects, sequence.replay.engine.held)
-        question, comparison = PendingQuestion(state, sequence), SwitchComparison()
+        question, comparison = PendingQuestion(state, sequence), switch.SwitchComparison()
         drivers = [name for name, each in figures.items() if each.provisioning is Provisioning.THIN]
         thin = frozenset(storage_class.name for name in drivers for storage_class in facts.classes_of.get(name, ()))
         try:
             question.decide(step)
             if waiting := question.answer().pods:
-                compare_waiting(state, waiting, configuration.profiles, comparison, step, thin)
-            compare_running(facts, configuration.profiles, comparison, step)
+                switch.compare_waiting(state, waiting, configuration.profiles, comparison, step, thin)
+            switch.compare_running(facts, configuration.profiles, comparison, step)
             question.try_changes()
         except KeyboardInterrupt:
             is_partial = True
-        found += [*pending_findings(question.answer()), *switch_findings(comparison)]
+        found += [*pending_findings(question.answer()), *switch.switch_findings(comparison)]
     found.sort(key=lambda each: (WORST_FIRST.index(each.severity), each.driver, each.name, each.object))
     return Examination(facts, found, figures, recommended, disks, is_partial)
 
@@ -124,7 +115,7 @@ def examine(
 def work_of(facts: Facts) -> int:
     """How often `examine` calls `step`."""
     waiting = sum(not pod.spec.node_name and not pod.is_terminal for pod in facts.pods.values())
-    return 2 * waiting + len(pods_with_claims(facts))
+    return 2 * waiting + len(switch.pods_with_claims(facts))
 
 
 _STYLES: Final = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold cyan"}

@@ -19,22 +19,7 @@ from tonnage.objects.core_v1 import Pod
 from tonnage.objects.small_groups import PodDisruptionBudget
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.engine.attempt import Attempt
-from tonnage.whatif.drain.outcome import (
-    DELETED,
-    PREEMPTED,
-    BlockingBudget,
-    DrainOutcome,
-    LostPod,
-    Move,
-    Places,
-    PodPlace,
-    Stuck,
-    VolumeMove,
-    as_in_a_cluster,
-    left_behind,
-    places_of,
-    workload_of,
-)
+from tonnage.whatif.drain import outcome
 from tonnage.whatif.simulate.node_events import stays
 from tonnage.whatif.simulate.world import World, disk_documents
 from tonnage.whatif.simulate.world_state import EVERY_ATTEMPT, Watcher, WorldSettings
@@ -98,12 +83,12 @@ class Rehearsal:
     """One cluster, and the drains in it. `explains` finds the equally good nodes, at some cost."""
 
     def __init__(self, scene: Scene, *, explains: bool = False) -> None:
-        self.outcome = DrainOutcome(())
+        self.outcome = outcome.DrainOutcome(())
         self._lineages = Lineages()
         self._stuck_pods: list[Pod] = []
         """The pods of `outcome.stuck`, as they were before."""
         self.world = World(
-            replace(scene.state, objects=list(as_in_a_cluster(scene.state.objects))),
+            replace(scene.state, objects=list(outcome.as_in_a_cluster(scene.state.objects))),
             scene.profiles,
             self._lineages,
             settings=replace(scene.settings, explains=EVERY_ATTEMPT if explains else ()),
@@ -130,14 +115,14 @@ class Rehearsal:
 
     # -- drains and failures ------------------------------------------------------------------------------------------
 
-    def drain_together(self, nodes: Sequence[str]) -> DrainOutcome:
+    def drain_together(self, nodes: Sequence[str]) -> outcome.DrainOutcome:
         self.outcome.drained = (*self.outcome.drained, *nodes)
         self._read(self._drain(nodes), "")
         return self.outcome
 
     def drain_one_by_one(
-        self, nodes: Sequence[str], *, gives_up: Callable[[DrainOutcome], bool] = lambda outcome: False
-    ) -> DrainOutcome:
+        self, nodes: Sequence[str], *, gives_up: Callable[[outcome.DrainOutcome], bool] = lambda so_far: False
+    ) -> outcome.DrainOutcome:
         """Drain the nodes in turn: every node returns when nothing moves any more, before the next is drained."""
         for name in nodes:
             self.drain_next(name)
@@ -159,9 +144,9 @@ class Rehearsal:
             if each.step == name and not self._lineages.what_became_of(pod, self.world)[1]:
                 self.outcome.stuck[number] = msgspec.structs.replace(each, comes_back=True)
 
-    def lose(self, name: str) -> list[Stuck]:
+    def lose(self, name: str) -> list[outcome.Stuck]:
         """Remove a node for good. Returns the pods that ran before and do not run now."""
-        before = places_of(self.world, (name,))
+        before = outcome.places_of(self.world, (name,))
         self.events.remove(name)
         self.settle()
         found = []
@@ -173,9 +158,9 @@ class Rehearsal:
                 found.append(self._stuck(place, message, "", is_evicted=True))
         return found
 
-    def _drain(self, nodes: Sequence[str]) -> Places:
-        before = places_of(self.world, nodes)
-        self.outcome.left_behind += left_behind(self.world, nodes)
+    def _drain(self, nodes: Sequence[str]) -> outcome.Places:
+        before = outcome.places_of(self.world, nodes)
+        self.outcome.left_behind += outcome.left_behind(self.world, nodes)
         for name in nodes:
             self.events.cordon(name)
         for name in nodes:
@@ -185,7 +170,7 @@ class Rehearsal:
 
     # -- the result ---------------------------------------------------------------------------------------------------
 
-    def _read(self, before: Places, step: str) -> None:
+    def _read(self, before: outcome.Places, step: str) -> None:
         """Report every pod that was on the nodes, and pods elsewhere that were preempted."""
         for place in before.places:
             is_drained = place.node in before.nodes
@@ -198,11 +183,12 @@ class Rehearsal:
                 self._add_stuck(place, refused, step, is_evicted=False)
         self._read_budgets(before)
 
-    def _read_gone(self, before: Places, place: PodPlace, step: str, *, is_preempted: bool) -> None:
-        outcome = self.outcome
-        outcome.lost_data += place.lost_data
+    def _read_gone(self, before: outcome.Places, place: outcome.PodPlace, step: str, *, is_preempted: bool) -> None:
+        self.outcome.lost_data += place.lost_data
         if place.pod.metadata.controller is None:
-            outcome.lost.append(LostPod(place.pod.key, place.node, PREEMPTED if is_preempted else DELETED))
+            self.outcome.lost.append(
+                outcome.LostPod(place.pod.key, place.node, outcome.PREEMPTED if is_preempted else outcome.DELETED)
+            )
             return
         last, message = self._lineages.what_became_of(place.pod, self.world)
         if message or last is None:
@@ -210,36 +196,36 @@ class Rehearsal:
             self._add_stuck(place, told, step, is_evicted=True)
             return
         move = self._move(before, place, last, step)
-        (outcome.preempted if is_preempted else outcome.moves).append(move)
+        (self.outcome.preempted if is_preempted else self.outcome.moves).append(move)
 
-    def _move(self, before: Places, place: PodPlace, last: Pod, step: str) -> Move:
+    def _move(self, before: outcome.Places, place: outcome.PodPlace, last: Pod, step: str) -> outcome.Move:
         target, volumes = last.spec.node_name, []
         for claim, volume in place.volumes:
             home, size_bytes = before.homes.get(volume.name, ""), volume.size.value()
             is_rebuilt = home not in ("", target) and self.world.storage.rebuilds(volume)
             if is_rebuilt and volume.name not in before.told:
                 self.outcome.rebuilds.append((home, target, size_bytes))
-                volumes.append(VolumeMove(claim, "rebuild", size_bytes))
+                volumes.append(outcome.VolumeMove(claim, "rebuild", size_bytes))
             else:
-                volumes.append(VolumeMove(claim, "reattach", size_bytes))
+                volumes.append(outcome.VolumeMove(claim, "reattach", size_bytes))
             before.told.add(volume.name)
-        workload, others = workload_of(self.world, place.pod), self._lineages.equally_good.get(last.uid, ())
-        return Move(place.pod.key, workload, place.node, target, tuple(volumes), others, step)
+        workload, others = outcome.workload_of(self.world, place.pod), self._lineages.equally_good.get(last.uid, ())
+        return outcome.Move(place.pod.key, workload, place.node, target, tuple(volumes), others, step)
 
-    def _add_stuck(self, place: PodPlace, message: str, step: str, *, is_evicted: bool) -> None:
+    def _add_stuck(self, place: outcome.PodPlace, message: str, step: str, *, is_evicted: bool) -> None:
         self._stuck_pods.append(place.pod)
         self.outcome.stuck.append(self._stuck(place, message, step, is_evicted=is_evicted))
 
-    def _stuck(self, place: PodPlace, message: str, step: str, *, is_evicted: bool) -> Stuck:
-        volumes = tuple(VolumeMove(claim, "stays", volume.size.value()) for claim, volume in place.volumes)
-        workload, comes_back = workload_of(self.world, place.pod), False if step else None
-        return Stuck(place.pod.key, workload, place.node, message, is_evicted, volumes, step, comes_back)
+    def _stuck(self, place: outcome.PodPlace, message: str, step: str, *, is_evicted: bool) -> outcome.Stuck:
+        volumes = tuple(outcome.VolumeMove(claim, "stays", volume.size.value()) for claim, volume in place.volumes)
+        workload, comes_back = outcome.workload_of(self.world, place.pod), False if step else None
+        return outcome.Stuck(place.pod.key, workload, place.node, message, is_evicted, volumes, step, comes_back)
 
-    def _read_budgets(self, before: Places) -> None:
+    def _read_budgets(self, before: outcome.Places) -> None:
         pods = [pod for name in before.nodes for pod in self.world.pods_on(name) if pod.key in self.events.refused]
         for budget in self.world.all(PodDisruptionBudget):
             keys = [pod.key for pod in pods if pod.namespace == budget.namespace and guards(budget, pod)]
             if keys:
                 self.outcome.budgets.append(
-                    BlockingBudget(budget.key, tuple(sorted(keys)), self.events.refused[keys[0]])
+                    outcome.BlockingBudget(budget.key, tuple(sorted(keys)), self.events.refused[keys[0]])
                 )

@@ -28,30 +28,7 @@ from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
 from tonnage.scheduling.volumes.capacity.pools import free_bytes
 from tonnage.scheduling.volumes.demand import driver_bytes
 from tonnage.scheduling.volumes.explain.account_entries import NodeAccount
-from tonnage.whatif.knobs import (
-    CLAIM,
-    LABEL,
-    NODE,
-    PAIR,
-    POOL,
-    RESOURCE,
-    SLOTS,
-    Changes,
-    Knob,
-    Remedy,
-    UnusedClaim,
-    class_knobs,
-    least,
-    merged,
-    pool_knob,
-    request_knobs,
-    resource_knob,
-    slots_knobs,
-    state_knobs,
-    turned,
-    unbound,
-    unused_claims,
-)
+from tonnage.whatif import knobs
 from tonnage.whatif.node_copies import copy_of, emptied, shape_of, sharing_pools
 from tonnage.whatif.replay import Replay
 
@@ -64,7 +41,7 @@ SHOWN: Final = 8
 _A_BYTE_MORE: Final = 1
 """A driver may want strictly more free than it takes (`strict` in `tonnage.dev/size-rules`)."""
 _ON_NODE: Final = " on {node}"
-_KNOB_OF: Final = {"NodeVolumeLimits": SLOTS, "VolumeBinding": POOL, "NodeResourcesFit": RESOURCE}
+_KNOB_OF: Final = {"NodeVolumeLimits": knobs.SLOTS, "VolumeBinding": knobs.POOL, "NodeResourcesFit": knobs.RESOURCE}
 """By the plugin that refused a node, the kind of change that may help by itself."""
 
 
@@ -87,7 +64,7 @@ class Remedies:
         self._claims = [claim for claim in asked if claim is not None]
         self._classes = {claim.class_name for claim in self._claims}
 
-    def found(self) -> list[Remedy]:
+    def found(self) -> list[knobs.Remedy]:
         if self._refusal.held_back:
             return []
         of_nodes = [remedy for answer in self._refusal.nodes for remedy in self._by_state(answer)]
@@ -95,8 +72,12 @@ class Remedies:
             for node in self._nearest(NODES_TRIED, lambda answer, plugin=plugin: answer.rejected_by == plugin):  # type: ignore[misc]
                 of_nodes += self._by_knobs(node, rank)
         free = [*self._by_unused_claims(), *self._by_workload()]
-        singles = sorted(merged([*free, *of_nodes], _words), key=_cost)
-        return [*singles, *([] if of_nodes else merged(self._pairs(), _words)), *merged(self._another_node(), _words)]
+        singles = sorted(knobs.merged([*free, *of_nodes], _words), key=_cost)
+        return [
+            *singles,
+            *([] if of_nodes else knobs.merged(self._pairs(), _words)),
+            *knobs.merged(self._another_node(), _words),
+        ]
 
     def _nearest(self, most: int, is_meant: Callable[[NodeAnswer], bool]) -> list[Node]:
         """Nodes with such answers, those with the most room first."""
@@ -132,56 +113,56 @@ class Remedies:
                 return False
             return not surely or len(self._claims) < 2 or _is_sure(engine.explain(pod))
 
-    def _least(self, knob: Knob) -> int | None:
+    def _least(self, knob: knobs.Knob) -> int | None:
         """The smallest amount that does, if there is one whatever the driver picks."""
-        found = least(knob.most, lambda more: self.fits(knob.turned(more)))
+        found = knobs.least(knob.most, lambda more: self.fits(knob.turned(more)))
         if found is None or self.fits(knob.turned(found), surely=True):
             return found
-        return least(knob.most, lambda more: self.fits(knob.turned(more), surely=True)) or found
+        return knobs.least(knob.most, lambda more: self.fits(knob.turned(more), surely=True)) or found
 
     # -- one change ---------------------------------------------------------------------------------------------------
 
-    def _by_state(self, answer: NodeAnswer) -> Iterator[Remedy]:
+    def _by_state(self, answer: NodeAnswer) -> Iterator[knobs.Remedy]:
         """A node that is out of use, tainted, or without a label."""
         node = self._nodes.get(answer.name)
         if node is None or answer.rejected_by not in ("NodeUnschedulable", "TaintToleration", "NodeAffinity"):
             return
-        for knob in state_knobs(node, self._pod):
+        for knob in knobs.state_knobs(node, self._pod):
             if self.fits(knob.turned(1)):
                 yield _remedy(knob, 1)
 
-    def _by_knobs(self, node: Node, rank: int) -> Iterator[Remedy]:
+    def _by_knobs(self, node: Node, rank: int) -> Iterator[knobs.Remedy]:
         """Changes of a kind, each as small as it can be; a node that lacks two things is helped by none of them."""
         for knob in self._knobs(node):
             if knob.rank == rank and (amount := self._least(knob)) is not None:
                 yield _remedy(knob, amount)
 
-    def _by_workload(self) -> Iterator[Remedy]:
+    def _by_workload(self) -> Iterator[knobs.Remedy]:
         """Another class for its claims, or a smaller request, of at least half of what it was."""
         own = [claim for claim in self._claims if not claim.spec.volume_name]
-        for knob in (*class_knobs(own, self._replay.all(StorageClass)), *request_knobs(self._pod, own)):
+        for knob in (*knobs.class_knobs(own, self._replay.all(StorageClass)), *knobs.request_knobs(self._pod, own)):
             if (amount := self._least(knob)) is not None:
                 yield _remedy(knob, amount)
 
-    def _by_unused_claims(self) -> Iterator[Remedy]:
-        for unused in unused_claims(self._replay, but_by=self._pod.key):
+    def _by_unused_claims(self) -> Iterator[knobs.Remedy]:
+        for unused in knobs.unused_claims(self._replay, but_by=self._pod.key):
             if self._fits_without(unused):
                 told = (
                     f"delete claim {unused.claim.key}, which has {unused.volume.size} on {{node}} and which no pod uses"
                 )
-                yield Remedy(CLAIM, 0, told, (unused.node,))
+                yield knobs.Remedy(knobs.CLAIM, 0, told, (unused.node,))
 
-    def _fits_without(self, unused: UnusedClaim) -> bool:
+    def _fits_without(self, unused: knobs.UnusedClaim) -> bool:
         """Whether it fits wherever a volume's room comes back to. Its own claim is made again, without a volume."""
-        again = [unbound(unused.claim)] if unused.claim in self._claims else []
+        again = [knobs.unbound(unused.claim)] if unused.claim in self._claims else []
         gone = (unused.volume,) if again else (unused.claim, unused.volume)
         return all(self.fits([*again, *room], gone) for room in unused.room)
 
-    def _knobs(self, node: Node) -> Iterator[Knob]:
-        yield from (state_knob for state_knob in state_knobs(node, self._pod) if state_knob.rank != LABEL)
+    def _knobs(self, node: Node) -> Iterator[knobs.Knob]:
+        yield from (state_knob for state_knob in knobs.state_knobs(node, self._pod) if state_knob.rank != knobs.LABEL)
         csi_node = self._replay.get(CSINode, node.name)
         if csi_node is not None:
-            yield from slots_knobs(csi_node)
+            yield from knobs.slots_knobs(csi_node)
         # Room for all that is promised and asked for: whatever the driver does with the promises, this is enough.
         classes, claims = self._replay.of(StorageClass), self._replay.all(PersistentVolumeClaim)
         wanted = sum(driver_bytes(claim, classes.get(claim.class_name)) + _A_BYTE_MORE for claim in claims)
@@ -190,13 +171,13 @@ class Remedies:
             if capacity.key not in told:
                 siblings = sharing_pools(capacity, self._replay)
                 told.update(sibling.key for sibling in siblings)
-                yield pool_knob(siblings, max(wanted, 1), node.name)
+                yield knobs.pool_knob(siblings, max(wanted, 1), node.name)
         asked = {CPU, MEMORY, "pods", *PodInfo(self._pod).requests}
-        yield from (resource_knob(node, resource) for resource in node.status.allocatable if resource in asked)
+        yield from (knobs.resource_knob(node, resource) for resource in node.status.allocatable if resource in asked)
 
     # -- more than one ------------------------------------------------------------------------------------------------
 
-    def _pairs(self) -> list[Remedy]:
+    def _pairs(self) -> list[knobs.Remedy]:
         """Two changes of one node; the cheaper kinds first, of the same kinds the smaller amounts."""
         found = []
         for node in self._nearest(NODES_PAIRED, lambda answer: not answer.feasible):
@@ -206,22 +187,22 @@ class Remedies:
                 if all(part.pattern.endswith(_ON_NODE) for part in parts):
                     told = " and ".join(part.pattern.removesuffix(_ON_NODE) for part in parts) + _ON_NODE
                 cost = sorted((part.rank, part.amount) for part in parts)
-                found.append((cost, Remedy(PAIR, len(parts), told, (node.name,), parts)))
+                found.append((cost, knobs.Remedy(knobs.PAIR, len(parts), told, (node.name,), parts)))
         return [remedy for _, remedy in sorted(found, key=lambda each: (each[0], each[1].node, each[1].text))]
 
-    def _pairs_of(self, knobs: Sequence[Knob]) -> Iterator[Changes]:
+    def _pairs_of(self, known: Sequence[knobs.Knob]) -> Iterator[knobs.Changes]:
         """Every pair of changes that does, each as small as it can be; none where not even all together do."""
-        if len(knobs) < 2 or not self.fits(turned((knob, knob.most) for knob in knobs)):
+        if len(known) < 2 or not self.fits(knobs.turned((knob, knob.most) for knob in known)):
             return
-        for one, other in combinations(knobs, 2):
-            first = least(one.most, lambda n, a=one, b=other: self.fits(turned(((a, n), (b, b.most)))))  # type: ignore[misc]
+        for one, other in combinations(known, 2):
+            first = knobs.least(one.most, lambda n, a=one, b=other: self.fits(knobs.turned(((a, n), (b, b.most)))))  # type: ignore[misc]
             if first is None:
                 continue
-            second = least(other.most, lambda n, a=(one, first), b=other: self.fits(turned((a, (b, n)))))  # type: ignore[misc]
+            second = knobs.least(other.most, lambda n, a=(one, first), b=other: self.fits(knobs.turned((a, (b, n)))))  # type: ignore[misc]
             if second is not None:
                 yield (one, first), (other, second)
 
-    def _another_node(self) -> Iterator[Remedy]:
+    def _another_node(self) -> Iterator[knobs.Remedy]:
         """A node like one that is there; of equal nodes the first."""
         seen: set[Any] = set()
         for node in sorted(self._nodes.values(), key=lambda each: each.name)[: NODES_TRIED * 4]:
@@ -231,19 +212,19 @@ class Remedies:
                 continue
             seen.add(shape)
             if self.fits(copied):
-                yield Remedy(NODE, 1, "one more node like {node}", (node.name,))
+                yield knobs.Remedy(knobs.NODE, 1, "one more node like {node}", (node.name,))
 
 
-def _remedy(knob: Knob, amount: int) -> Remedy:
-    return Remedy(knob.rank, amount, knob.told(amount), (knob.node,) if knob.node else ())
+def _remedy(knob: knobs.Knob, amount: int) -> knobs.Remedy:
+    return knobs.Remedy(knob.rank, amount, knob.told(amount), (knob.node,) if knob.node else ())
 
 
-def _cost(remedy: Remedy) -> Any:
+def _cost(remedy: knobs.Remedy) -> Any:
     """The cheaper kind first, of one kind the smaller first."""
     return remedy.rank, remedy.amount, remedy.node, remedy.pattern
 
 
-def _words(remedy: Remedy) -> Hashable:
+def _words(remedy: knobs.Remedy) -> Hashable:
     """Those in the same words are one; of a pair, both changes are of the same node."""
     of_one = remedy.node if remedy.pattern.count("{node}") > 1 else ""
     return remedy.rank, remedy.amount, remedy.pattern, of_one

@@ -20,14 +20,7 @@ from tonnage.whatif.html.charts import (
     paragraph,
     table,
 )
-from tonnage.whatif.page import (
-    bytes_text,
-    count_text,
-    number_text,
-    percent_text,
-    time_text,
-    time_ticks,
-)
+from tonnage.whatif.page import bytes_text, count_text, number_text, percent_text, time_text, time_ticks
 
 Run = Mapping[str, Any]
 Runs = Mapping[str, Run]

@@ -28,30 +28,9 @@ from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.volumes.capacity.pools import listed_pools
 from tonnage.scheduling.volumes.demand import driver_bytes
 from tonnage.scheduling.volumes.explain.account_entries import NodeAccount, amount
+from tonnage.whatif import knobs
 from tonnage.whatif.creation import ObjectsByKind
-from tonnage.whatif.knobs import (
-    CLAIM,
-    DELETE,
-    GATE,
-    LABEL,
-    NODE,
-    TAINT,
-    Knob,
-    claim_knob,
-    class_knobs,
-    pool_knob,
-    slots_knob,
-    state_knobs,
-    switch,
-    uncordon_knob,
-    unused_claims,
-)
-from tonnage.whatif.node_copies import (
-    copy_of,
-    emptied,
-    shape_of,
-    sharing_pools,
-)
+from tonnage.whatif.node_copies import copy_of, emptied, shape_of, sharing_pools
 from tonnage.whatif.page import named
 from tonnage.whatif.pending.causes import is_wish
 
@@ -83,11 +62,11 @@ class ChangeProposals:
         self._alike = list(alike.values())
         """Pods that share an explanation: of thousands that are alike it is read once."""
 
-    def all(self) -> list[Knob]:
+    def all(self) -> list[knobs.Knob]:
         """Changes of claims, then those of the cluster."""
         return [*self._unused_claims(), *self._other_classes(), *self._smaller_claims(), *self.of_cluster()]
 
-    def of_cluster(self) -> list[Knob]:
+    def of_cluster(self) -> list[knobs.Knob]:
         """The cheaper kinds first."""
         return [
             *self._uncordoned(),
@@ -144,14 +123,14 @@ class ChangeProposals:
 
     # -- nodes that are closed, pods that are held back ---------------------------------------------------------------
 
-    def _uncordoned(self) -> Iterator[Knob]:
+    def _uncordoned(self) -> Iterator[knobs.Knob]:
         counted: Counter[str] = Counter()
         for number, name in self._refused("NodeUnschedulable"):
             counted[name] += len(self._alike[number])
         for name in _most(counted):
-            yield uncordon_knob(self._nodes[name])
+            yield knobs.uncordon_knob(self._nodes[name])
 
-    def _untainted(self) -> Iterator[Knob]:
+    def _untainted(self) -> Iterator[knobs.Knob]:
         """A taint off every node that has it: who taints, taints by kind."""
         counted: Counter[tuple[str, str, str]] = Counter()
         for number, name in self._refused("TaintToleration"):
@@ -168,19 +147,19 @@ class ChangeProposals:
             ]
             nodes = named([node.name for node in untainted])
             told = f"take taint {key}{f'={value}' if value else ''}:{effect} off {nodes}"
-            yield switch(TAINT, told, untainted)
+            yield knobs.switch(knobs.TAINT, told, untainted)
 
-    def _labelled(self) -> Iterator[Knob]:
+    def _labelled(self) -> Iterator[knobs.Knob]:
         """Labels that pods select nodes by, on a node that lacks them."""
         counted: Counter[tuple[str, int]] = Counter()
         for number, name in self._refused("NodeAffinity"):
             counted[name, number] += len(self._alike[number])
         for name, number in _most(counted):
-            for knob in state_knobs(self._nodes[name], self._alike[number][0].pod):
-                if knob.rank == LABEL:
+            for knob in knobs.state_knobs(self._nodes[name], self._alike[number][0].pod):
+                if knob.rank == knobs.LABEL:
                     yield knob
 
-    def _ungated(self) -> Iterator[Knob]:
+    def _ungated(self) -> Iterator[knobs.Knob]:
         by_gate: dict[str, list[Pod]] = defaultdict(list)
         for each in self._waiting:
             for gate in each.pod.spec.scheduling_gates:
@@ -188,9 +167,9 @@ class ChangeProposals:
         for gate in _most(Counter({name: len(pods) for name, pods in by_gate.items()})):
             ungated = [_without_gate(pod, gate) for pod in by_gate[gate]]
             pods = ungated[0].key if len(ungated) == 1 else f"{len(ungated):,} pods"
-            yield switch(GATE, f"remove scheduling gate {gate} from {pods}", ungated)
+            yield knobs.switch(knobs.GATE, f"remove scheduling gate {gate} from {pods}", ungated)
 
-    def _deleted(self) -> Iterator[Knob]:
+    def _deleted(self) -> Iterator[knobs.Knob]:
         """Whoever has a claim that only one pod may have."""
         wanted: Counter[Key] = Counter()
         for pods in self._alike:
@@ -202,7 +181,7 @@ class ChangeProposals:
             for pod in self._objects.all(Pod):
                 if pod.spec.node_name and not pod.is_terminal and key in pod.claim_keys():
                     told = f"delete pod {pod.key}, which has claim {key} for itself"
-                    yield switch(DELETE, told, [], (pod,))
+                    yield knobs.switch(knobs.DELETE, told, [], (pod,))
 
     # -- the workloads ------------------------------------------------------------------------------------------------
 
@@ -216,22 +195,22 @@ class ChangeProposals:
         found = (self._claims[key] for key in sorted(wanted - used) if key in self._claims)
         return [claim for claim in found if not claim.spec.volume_name]
 
-    def _unused_claims(self) -> Iterator[Knob]:
+    def _unused_claims(self) -> Iterator[knobs.Knob]:
         """Their room helps only pods that were refused for want of it."""
         if any(self._refused("VolumeBinding")):
-            for each in unused_claims(self._objects):
+            for each in knobs.unused_claims(self._objects):
                 first, *others = each.room
                 told = f"delete claim {each.claim.key}, which has {each.volume.size} on {{node}} and which no pod uses"
-                change = switch(CLAIM, told, first, (each.claim, each.volume), each.node)
+                change = knobs.switch(knobs.CLAIM, told, first, (each.claim, each.volume), each.node)
                 yield replace(change, or_else=tuple(others))
 
-    def _other_classes(self) -> Iterator[Knob]:
+    def _other_classes(self) -> Iterator[knobs.Knob]:
         """All claims of one class in another whose room is known: one that nobody checks would let every pod in."""
         checked = {each.storage_class_name for each in self._objects.all(CSIStorageCapacity)}
         classes = (each for each in self._objects.all(StorageClass) if each.name in checked)
-        yield from class_knobs(self._unmade_claims(), classes)
+        yield from knobs.class_knobs(self._unmade_claims(), classes)
 
-    def _smaller_claims(self) -> Iterator[Knob]:
+    def _smaller_claims(self) -> Iterator[knobs.Knob]:
         """Claims of one class and size, down to half of it."""
         by_size: dict[tuple[str, int], list[PersistentVolumeClaim]] = defaultdict(list)
         for claim in self._unmade_claims():
@@ -241,7 +220,7 @@ class ChangeProposals:
 
     # -- room ---------------------------------------------------------------------------------------------------------
 
-    def _slots(self) -> Iterator[Knob]:
+    def _slots(self) -> Iterator[knobs.Knob]:
         taken: dict[tuple[str, str], dict[int, int]] = defaultdict(dict)
         for number, name in self._refused("NodeVolumeLimits"):
             account = self._alike[number][0].explanation.volumes.get(name)
@@ -252,9 +231,9 @@ class ChangeProposals:
         for place in _most(Counter({place: self._pods(numbers) for place, numbers in taken.items()})):
             name, driver = place
             if name in limits:
-                yield slots_knob(limits[name], driver, self._total(taken[place]))
+                yield knobs.slots_knob(limits[name], driver, self._total(taken[place]))
 
-    def _pools(self) -> Iterator[Knob]:
+    def _pools(self) -> Iterator[knobs.Knob]:
         """More room in one capacity object; of those for a group of classes that share their pools, in all of them."""
         asked: dict[Key, dict[int, int]] = defaultdict(dict)
         units: dict[Key, int] = defaultdict(int)
@@ -285,15 +264,15 @@ class ChangeProposals:
                 unit = gcd(*(units[each.key] for each in sharing), *(self._common_unit(*place) for place in places))
                 yield self._pool_change(sharing, size, unit)
 
-    def _pool_change(self, sharing: Sequence[CSIStorageCapacity], size: int, unit: int) -> Knob:
+    def _pool_change(self, sharing: Sequence[CSIStorageCapacity], size: int, unit: int) -> knobs.Knob:
         topology = sharing[0].node_topology
         nodes = self._nodes.items() if topology is not None else ()
         reaches = [name for name, node in nodes if topology is not None and topology.matches(node.metadata.labels)]
         if len(reaches) == 1:
-            return replace(pool_knob(sharing, size, reaches[0]), unit=unit or 1)
-        return replace(pool_knob(sharing, size, where=f"for {named(sorted(reaches))}"), unit=unit or 1)
+            return replace(knobs.pool_knob(sharing, size, reaches[0]), unit=unit or 1)
+        return replace(knobs.pool_knob(sharing, size, where=f"for {named(sorted(reaches))}"), unit=unit or 1)
 
-    def _more_nodes(self) -> Iterator[Knob]:
+    def _more_nodes(self) -> Iterator[knobs.Knob]:
         """One more of a kind that is there; an empty one, with what volumes take there now free."""
         wanted: Counter[str] = Counter()
         for pods in self._alike:
@@ -315,14 +294,14 @@ class ChangeProposals:
             shape = shape_of(copied)
             if shape not in seen:
                 seen.add(shape)
-                yield switch(NODE, "one more node like {node}", copied, node=name)
+                yield knobs.switch(knobs.NODE, "one more node like {node}", copied, node=name)
 
 
-def _smaller_change(claims: Sequence[PersistentVolumeClaim]) -> Knob:
+def _smaller_change(claims: Sequence[PersistentVolumeClaim]) -> knobs.Knob:
     old, class_name = claims[0].requested_size.value(), claims[0].class_name
     whose = f"claim {claims[0].key}" if len(claims) == 1 else f"each claim of class {class_name}"
     return replace(
-        claim_knob(claims[0]),
+        knobs.claim_knob(claims[0]),
         targets=tuple(claims),
         told=lambda less: f"{amount(old - less)} instead of {amount(old)} for {whose}",
     )

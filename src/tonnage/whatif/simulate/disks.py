@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from tonnage.objects import codec
+from tonnage.objects import codec, storage_v1
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.core_v1.persistent_volume import (
     BIND_COMPLETED,
@@ -27,14 +27,7 @@ from tonnage.objects.core_v1.persistent_volume import (
 from tonnage.objects.meta import Key, ManagedFieldsEntry, ObjectMeta
 from tonnage.objects.requirements import NodeSelector, NodeSelectorTerm, Requirement
 from tonnage.objects.selectors import LabelSelector
-from tonnage.objects.storage_v1 import (
-    AVAILABLE_CAPACITIES,
-    FREE_VOLUMES,
-    INCLUDED_CLAIMS,
-    POOL_IDS,
-    CSIStorageCapacity,
-    StorageClass,
-)
+from tonnage.objects.storage_v1 import CSIStorageCapacity, StorageClass
 from tonnage.quantity import Quantity
 from tonnage.scheduling.volumes.capacity.groups import pool_ids_of
 from tonnage.scheduling.volumes.capacity.pools import free_volumes, listed_pools, told_pools, volume_limit
@@ -220,7 +213,7 @@ class Disks:
         topology = codec.encode(capacity.node_topology).decode() if capacity.node_topology is not None else ""
         has_ids = bool(pool_ids_of(capacity))
         shared = (driver, "" if has_ids else group, topology, has_ids)
-        included = set(filter(None, capacity.metadata.annotations.get(INCLUDED_CLAIMS, "").split(",")))
+        included = set(filter(None, capacity.metadata.annotations.get(storage_v1.INCLUDED_CLAIMS, "").split(",")))
         disk = self._shared.get(shared)
         if disk is None:
             pools = [] if has_ids else list(listed_pools(capacity)) or pools_of_sum(capacity)
@@ -261,19 +254,19 @@ def figures(
     if capacity.available_capacities:
         changes["available_capacities"] = quantities
     annotations = capacity.metadata.annotations
-    if AVAILABLE_CAPACITIES in annotations:
-        annotations = {**annotations, AVAILABLE_CAPACITIES: ",".join(map(str, quantities))}
+    if storage_v1.AVAILABLE_CAPACITIES in annotations:
+        annotations = {**annotations, storage_v1.AVAILABLE_CAPACITIES: ",".join(map(str, quantities))}
     if capacity.key in disk.slots:
-        annotations = {**annotations, FREE_VOLUMES: str(disk.slots[capacity.key])}
+        annotations = {**annotations, storage_v1.FREE_VOLUMES: str(disk.slots[capacity.key])}
     if capacity.key in disk.numbers:
-        annotations = {**annotations, POOL_IDS: ",".join(disk.ids[number] for number in numbers)}
+        annotations = {**annotations, storage_v1.POOL_IDS: ",".join(disk.ids[number] for number in numbers)}
     if capacity.capacity is not None:
         changes["capacity"] = Quantity.from_int(sum(pools))
     if capacity.maximum_volume_size is not None:
         changes["maximum_volume_size"] = Quantity.from_int(max(pools, default=0))
-    if INCLUDED_CLAIMS in annotations:
-        named = dict.fromkeys((*annotations[INCLUDED_CLAIMS].split(","), *disk.claims.values()))
-        annotations = {**annotations, INCLUDED_CLAIMS: ",".join(filter(None, named))}
+    if storage_v1.INCLUDED_CLAIMS in annotations:
+        named = dict.fromkeys((*annotations[storage_v1.INCLUDED_CLAIMS].split(","), *disk.claims.values()))
+        annotations = {**annotations, storage_v1.INCLUDED_CLAIMS: ",".join(filter(None, named))}
     metadata: dict[str, Any] = {"annotations": annotations}
     if capacity.metadata.managed_fields and now is not None:
         metadata["managed_fields"] = (ManagedFieldsEntry(time=now),)

@@ -26,20 +26,8 @@ from tonnage.whatif.manifest_errors import Origin
 from tonnage.whatif.manifests import READ, objects_at
 from tonnage.whatif.node_copies import copy_of, emptied
 from tonnage.whatif.page import natural
+from tonnage.whatif.simulate import scenario as scenarios
 from tonnage.whatif.simulate.measures import Measures
-from tonnage.whatif.simulate.scenario import (
-    MOST_ARRIVALS,
-    NODE_EVENTS,
-    Apply,
-    Arrive,
-    BrokenScenario,
-    Delete,
-    Event,
-    Join,
-    Lifetime,
-    NodeEvent,
-    Scenario,
-)
 from tonnage.whatif.simulate.world import World
 from tonnage.whatif.simulate.world_state import WorldSettings
 from tonnage.whatif.sources import ClusterState
@@ -68,7 +56,7 @@ class Player:
     """Plays one scenario on one cluster, any number of times. Raises BrokenScenario if it names unknown objects."""
 
     state: ClusterState
-    scenario: Scenario
+    scenario: scenarios.Scenario
     make_creation: Callable[[], Creation]
     _: KW_ONLY
     namespace: str = "default"
@@ -88,39 +76,41 @@ class Player:
         nodes = set(self.state.by_kind.of(Node))
         applied: set[str] = set()
         for event in sorted(self.scenario.events, key=lambda event: event.at_s):
-            if isinstance(event, Arrive):
+            if isinstance(event, scenarios.Arrive):
                 self.workload(event)
-            elif isinstance(event, Join):
+            elif isinstance(event, scenarios.Join):
                 if event.like not in nodes - applied:
                     raise self._no_node(f"{event.field}.like", event.like, nodes)
                 taken = sorted({*event.names} & nodes)
                 if taken:
                     told, hint = f'has "{taken[0]}", which is there already', "write a name that no node has"
-                    raise BrokenScenario(self.scenario.file, f"{event.field}.names", told, hint)
+                    raise scenarios.BrokenScenario(self.scenario.file, f"{event.field}.names", told, hint)
                 nodes.update(event.names)
                 applied.update(event.names)
-            elif isinstance(event, Apply):
+            elif isinstance(event, scenarios.Apply):
                 self.created(event, self.creation(), [])
                 nodes_of = [each for each in event.objects if str(each.get("kind", "")) == "Node"]
                 applied.update(str(node.get("metadata", {}).get("name", "")) for node in nodes_of)
                 nodes |= applied
-            elif isinstance(event, NodeEvent):
+            elif isinstance(event, scenarios.NodeEvent):
                 if event.node not in nodes:
                     raise self._no_node(event.field, event.node, nodes)
                 if event.what == "remove":
                     nodes.discard(event.node)
 
-    def _no_node(self, field: str, name: str, nodes: set[str]) -> BrokenScenario:
+    def _no_node(self, field: str, name: str, nodes: set[str]) -> scenarios.BrokenScenario:
         shown = ", ".join(sorted(nodes)[:5])
         hint = f"there are {shown}{' …' if len(nodes) > 5 else ''}" if nodes else "give nodes with -f"
-        return BrokenScenario(self.scenario.file, field, f'is "{name}", and there is no such node then', hint)
+        return scenarios.BrokenScenario(self.scenario.file, field, f'is "{name}", and there is no such node then', hint)
 
-    def workload(self, event: Arrive) -> Workload:
+    def workload(self, event: scenarios.Arrive) -> Workload:
         try:
             name = workload_name(event.workload, self.namespace)
             return find_workload(name, (*self.state.objects, *self.state.workloads), self.state.source)
         except TonnageError as exc:
-            raise BrokenScenario(self.scenario.file, event.field, f"is wrong: {exc.message}", hint=exc.hint) from exc
+            raise scenarios.BrokenScenario(
+                self.scenario.file, event.field, f"is wrong: {exc.message}", hint=exc.hint
+            ) from exc
 
     def creation(self) -> Creation:
         """A Creation that knows the initial objects."""
@@ -128,7 +118,7 @@ class Player:
         found.know(self.state.objects, self.state.rules)
         return found
 
-    def created(self, event: Apply, creation: Creation, warnings: list[str]) -> list[Object]:
+    def created(self, event: scenarios.Apply, creation: Creation, warnings: list[str]) -> list[Object]:
         """The objects of an apply event, as a server would store them. Raises BrokenManifest."""
         names, made = NameGenerator(random.Random(0)), []
         for number, doc in enumerate(event.objects):
@@ -209,24 +199,24 @@ class Play:
 
     # -- events -------------------------------------------------------------------------------------------------------
 
-    def _note(self, event: Event) -> None:
-        if isinstance(event, Arrive):
+    def _note(self, event: scenarios.Event) -> None:
+        if isinstance(event, scenarios.Arrive):
             self._note_arrivals(event)
             return
         self._last_s = max(self._last_s, event.at_s)
         at = self.world.agenda.at
-        if isinstance(event, Join):
+        if isinstance(event, scenarios.Join):
             self._count(event.field, len(event.names))
             at(event.at_s, partial(self._join, event))
-        elif isinstance(event, Apply):
+        elif isinstance(event, scenarios.Apply):
             at(event.at_s, partial(self._apply, event))
-        elif isinstance(event, Delete):
+        elif isinstance(event, scenarios.Delete):
             at(event.at_s, partial(self._delete, event))
         else:
-            befalls: Callable[[str], None] = getattr(self.world.nodes, NODE_EVENTS[event.what])
+            befalls: Callable[[str], None] = getattr(self.world.nodes, scenarios.NODE_EVENTS[event.what])
             at(event.at_s, partial(befalls, event.node))
 
-    def _note_arrivals(self, event: Arrive) -> None:
+    def _note_arrivals(self, event: scenarios.Arrive) -> None:
         """All at one instant, at equal intervals, or at times drawn now, which are equal in every run."""
         workload = self._player.workload(event)
         if event.rate_per_s is not None and event.until_s is not None:
@@ -236,9 +226,9 @@ class Play:
                 self._note_arrival(at_s, workload, event.lifetime)
             return
         wanted = event.replicas if event.replicas is not None else self._expander.missing(workload)
-        if wanted > MOST_ARRIVALS:
-            hint = f"at most {MOST_ARRIVALS:,} are simulated; write replicas: NUMBER beside it"
-            raise BrokenScenario(self._scenario.file, event.field, f"is a workload of {wanted:,} pods", hint)
+        if wanted > scenarios.MOST_ARRIVALS:
+            hint = f"at most {scenarios.MOST_ARRIVALS:,} are simulated; write replicas: NUMBER beside it"
+            raise scenarios.BrokenScenario(self._scenario.file, event.field, f"is a workload of {wanted:,} pods", hint)
         self._count(event.field, wanted)
         for number in range(wanted):
             self._note_arrival(event.at_s + number * event.every_s, workload, event.lifetime)
@@ -250,9 +240,9 @@ class Play:
             hint = (
                 f"at most {self._player.most:,} pods and nodes may come here; the command plays more: tonnage simulate"
             )
-            raise BrokenScenario(self._scenario.file, field, "brings more than can be played", hint)
+            raise scenarios.BrokenScenario(self._scenario.file, field, "brings more than can be played", hint)
 
-    def _note_arrival(self, at_s: float, workload: Workload, lifetime: Lifetime) -> None:
+    def _note_arrival(self, at_s: float, workload: Workload, lifetime: scenarios.Lifetime) -> None:
         self._last_s = max(self._last_s, at_s)
         span_s = lifetime.exactly_s
         if lifetime.mean_s is not None:
@@ -321,7 +311,7 @@ class Play:
 
     # -- the rest -----------------------------------------------------------------------------------------------------
 
-    def _apply(self, event: Apply) -> None:
+    def _apply(self, event: scenarios.Apply) -> None:
         for each in self._player.created(event, self._creation, self.warnings):
             if type(each).__name__ in _READ_KINDS:
                 self.measures.arrived += isinstance(each, Pod) and self.world.get(Pod, each.key) is None
@@ -341,7 +331,7 @@ class Play:
             self._owners.pop(pod.uid, None)
             self.world.controllers.end(pod, "scaled down")
 
-    def _delete(self, event: Delete) -> None:
+    def _delete(self, event: scenarios.Delete) -> None:
         """Like kubectl delete: pods of a remaining workload are recreated, those of a deleted one are not."""
         for kind, namespace, name in event.objects:
             key = f"{namespace}/{name}" if namespace else name
@@ -358,7 +348,7 @@ class Play:
                 for pod in pods_of(workload, self.world):
                     self.world.controllers.end(pod, "deleted")
 
-    def _join(self, event: Join) -> None:
+    def _join(self, event: scenarios.Join) -> None:
         objects = self._player.state.by_kind
         own = emptied(objects.of(Node)[event.like], objects)
         for name in event.names:

@@ -24,14 +24,7 @@ from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.engine.attempt import Attempt
 from tonnage.scheduling.volumes.packing.pool_policies import placed_by
 from tonnage.whatif.expansion import Expansion, Replica
-from tonnage.whatif.explain import (
-    PodAnswer,
-    PodState,
-    RoomRemarks,
-    asks_for_another,
-    state_of,
-    workload_text,
-)
+from tonnage.whatif.explain import PodAnswer, PodState, RoomRemarks, asks_for_another, state_of, workload_text
 from tonnage.whatif.replay import Replay, no_profile
 from tonnage.whatif.simulate.disks import Disk
 from tonnage.whatif.simulate.driver_courses import Ask, Course, DriverChoices, DriverLuck, Pool

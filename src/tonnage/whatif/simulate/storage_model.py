@@ -25,14 +25,7 @@ from tonnage.scheduling.volumes.capacity.pools import pool_policy_of, rebuilds_v
 from tonnage.scheduling.volumes.demand import driver_bytes, volume_bytes
 from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
 from tonnage.whatif.creation import renewed
-from tonnage.whatif.simulate.disks import (
-    Disk,
-    Disks,
-    affinity_of,
-    bound_claim,
-    figures,
-    made_volume,
-)
+from tonnage.whatif.simulate.disks import Disk, Disks, affinity_of, bound_claim, figures, made_volume
 from tonnage.whatif.simulate.world_state import WorldState
 
 
