@@ -1,8 +1,8 @@
 """The one way a new object is made, for the API server and for everything that reads manifests.
 
 The order is upstream's: system fields wiped, defaults, managedFields, uid and creationTimestamp, mutating admission,
-fields of closed gates dropped, prepare_create, generation, validation. `CreationOptions` names the differences for
-documents from files. The size is checked after defaulting, because defaults multiply.
+fields of closed gates dropped, prepare_create, generation, validation. The size is checked after defaulting, because
+defaults multiply.
 
 Below is the part of metadata that the server writes, also on updates: new values, kept values, the owners of fields.
 """
@@ -12,7 +12,6 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Collection
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pkgutil import walk_packages
@@ -41,22 +40,6 @@ MAX_OBJECT_BYTES = 3 * 1024 * 1024 // 2
 STATUS_ROOM_BYTES = 64 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class CreationOptions:
-    """How the creation of an object from a file differs from a server's. By default it does not."""
-
-    keep_status: bool = False
-    """`status` and the system fields of metadata stay: a node's status has its resources, a pod may have ended."""
-    keep_priority: bool = False
-    """A number in `spec.priority` stays, where a server would compute it."""
-    keep_disabled_fields: bool = False
-    """Fields whose gate is closed stay: whoever decides reports that it ignores them, a server drops them."""
-    allow_missing: bool = False
-    """A missing required field is reported, not an error: absence means something to a decision."""
-    is_limited: bool = True
-    """Objects larger than a server stores are refused (`refuse_too_large`)."""
-
-
 @cache
 def _by_name() -> dict[str, Any]:
     """A kind's strategy is found by name in the modules of `kinds`: `PodStrategy` for Pod."""
@@ -70,19 +53,22 @@ def strategies(gates: Gates, clock: Clock) -> dict[tuple[str, str], Strategy]:
 
 
 class Creator:
+    """Creates objects as a server, or with `is_from_file` as they stand in a file:
+
+    - `status` and the system fields of metadata stay: a node's status has its resources, a pod may have ended
+    - a number in `spec.priority` stays, where a server would compute it
+    - fields whose gate is closed stay: whoever decides reports that it ignores them
+    - a missing required field is reported, not an error: absence means something to a decision
+    - objects may be larger than a server stores
+    """
+
     def __init__(
-        self,
-        *,
-        gates: Gates,
-        clock: Clock,
-        names: NameGenerator,
-        admission: Admission,
-        options: CreationOptions = CreationOptions(),  # noqa: B008  # frozen
+        self, *, gates: Gates, clock: Clock, names: NameGenerator, admission: Admission, is_from_file: bool = False
     ) -> None:
         self._clock = clock
         self._names = names
         self._admission = admission
-        self._options = options
+        self._is_from_file = is_from_file
         self._gates = gates
         self._strategies = strategies(gates, clock)
 
@@ -97,31 +83,32 @@ class Creator:
     def create(self, resource: Resource, doc: Doc, *, manager: str = "") -> Errors:
         """Turn an admitted document, in place, into the object that a server would store; `manager` owns its fields.
 
-        Returns missing required fields, for `allow_missing`. Raises Forbidden, RequestEntityTooLarge or Invalid.
+        Returns missing required fields of a file. Raises Forbidden, RequestEntityTooLarge or Invalid.
         """
         strategy, meta, now = self.strategy(resource), doc["metadata"], rfc3339(self._clock.now())
-        if not self._options.keep_status:
+        is_from_file = self._is_from_file
+        if not is_from_file:
             wipe_system_fields(meta)
         strategy.default(doc)
-        if self._options.is_limited:  # before anything walks over the defaulted document
+        if not is_from_file:  # before anything walks over the defaulted document
             refuse_too_large(resource, doc)
         if manager:
             track_managed_fields(resource, old=None, new=doc, manager=manager, now=now)
-        if not self._options.keep_status:
+        if not is_from_file:
             meta["uid"] = self._names.uid()
             meta["creationTimestamp"] = now
-        self._admission.mutate_create(resource, doc, keep_priority=self._options.keep_priority)
-        if not self._options.keep_disabled_fields:
+        self._admission.mutate_create(resource, doc, keep_priority=is_from_file)
+        if not is_from_file:
             strategy.drop_disabled_fields(doc, {})
         given = dict(doc)
         strategy.prepare_create(doc)
-        if self._options.keep_status:
+        if is_from_file:
             keep(doc, given, "status")
         elif strategy.generation is Generation.COUNTED:
             meta["generation"] = 1
         elif strategy.generation is Generation.LATE:
             meta.pop("generation", None)
-        if self._options.is_limited:
+        if not is_from_file:
             refuse_too_large(resource, doc)
         errors = validate_object_meta(
             doc,
@@ -130,8 +117,7 @@ class Creator:
             are_finalizers_qualified=strategy.are_finalizers_qualified,
         )
         errors += strategy.validate(doc)
-        is_excused = self._options.allow_missing
-        wrong = [error for error in errors if not (is_excused and error.reason == "FieldValueRequired")]
+        wrong = [error for error in errors if not (is_from_file and error.reason == "FieldValueRequired")]
         if wrong:
             raise api_errors.invalid(resource, meta.get("name", ""), wrong)
         return errors

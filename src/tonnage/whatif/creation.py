@@ -20,7 +20,7 @@ import msgspec
 
 from tonnage.clock import SystemClock, VirtualClock
 from tonnage.documents.admission import SYSTEM_PRIORITY_CLASSES, Admission
-from tonnage.documents.creation import CreationOptions, Creator, NameGenerator
+from tonnage.documents.creation import Creator, NameGenerator
 from tonnage.documents.kinds.resource_quota import charge, with_used
 from tonnage.errors import Forbidden, Invalid, TonnageError
 from tonnage.gates import Gates
@@ -33,9 +33,6 @@ from tonnage.objects.resources import BY_PLURAL, Resource
 from tonnage.whatif.manifest_errors import BrokenManifest
 from tonnage.whatif.manifests import READ_BY_CREATION, Manifest, Manifests
 
-_OPTIONS = CreationOptions(
-    keep_status=True, keep_priority=True, keep_disabled_fields=True, allow_missing=True, is_limited=False
-)
 _QUOTAS = BY_PLURAL["", "resourcequotas"]
 _NODES, _STORAGE_CLASSES = BY_PLURAL["", "nodes"], BY_PLURAL["storage.k8s.io", "storageclasses"]
 
@@ -88,7 +85,7 @@ class Creation:
             clock=self._clock,
             names=NameGenerator(random.Random(0)),
             admission=self._admission,
-            options=_OPTIONS,
+            is_from_file=True,
         )
         self._uids: dict[tuple[str, str], Key] = {}
 

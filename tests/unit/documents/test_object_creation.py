@@ -10,7 +10,7 @@ import pytest
 
 from support.virtual_clock import VirtualClock
 from tonnage.documents.admission import Admission
-from tonnage.documents.creation import CreationOptions, Creator, NameGenerator
+from tonnage.documents.creation import Creator, NameGenerator
 from tonnage.errors import Forbidden, Invalid
 from tonnage.gates import Gates
 from tonnage.objects.document import Doc
@@ -37,13 +37,13 @@ class Known:
         return [known[resource.kind]] if resource.kind in known else []
 
 
-def creator(options: CreationOptions | None = None, gates: str = "") -> Creator:
+def creator(gates: str = "", *, is_from_file: bool = False) -> Creator:
     return Creator(
         gates=Gates.parse(gates),
         clock=VirtualClock(datetime(2026, 1, 1, tzinfo=UTC)),
         names=NameGenerator(random.Random(1)),
         admission=Admission(Known()),
-        options=options or CreationOptions(),
+        is_from_file=is_from_file,
     )
 
 
@@ -79,12 +79,12 @@ def test_a_claim_gets_the_default_class() -> None:
 
 def test_status_and_system_fields_stay_where_that_is_asked_for() -> None:
     made = pod()
-    creator(CreationOptions(keep_status=True)).create(PODS, made)
+    creator(is_from_file=True).create(PODS, made)
     assert made["status"] == {"phase": "Running"}
     assert made["metadata"] == pod()["metadata"]
     fresh = pod()
     del fresh["status"]
-    creator(CreationOptions(keep_status=True)).create(PODS, fresh)
+    creator(is_from_file=True).create(PODS, fresh)
     assert "status" not in fresh
 
 
@@ -92,29 +92,29 @@ def test_a_priority_is_computed_unless_a_number_may_stand() -> None:
     with pytest.raises(Forbidden, match="no PriorityClass with name gone was found"):
         creator().create(PODS, pod(priority=3, priorityClassName="gone"))
     made = pod(priority=3, priorityClassName="gone")
-    creator(CreationOptions(keep_priority=True)).create(PODS, made)
+    creator(is_from_file=True).create(PODS, made)
     assert made["spec"]["priority"] == 3
 
 
 def test_fields_of_closed_gates_are_dropped_unless_they_may_stay() -> None:
-    for options, stays in ((CreationOptions(), False), (CreationOptions(keep_disabled_fields=True), True)):
+    for stays in (False, True):
         made = pod(schedulingGroup={"podGroupName": "g"})
-        creator(options).create(PODS, made)
+        creator(is_from_file=stays).create(PODS, made)
         assert ("schedulingGroup" in made["spec"]) is stays
         capacity: Doc = {
             "metadata": {"name": "c", "namespace": "default"},
             "storageClassName": "pools",
             "availableCapacities": ["1Gi"],
         }
-        creator(options, "CSIStorageCapacityV2=false").create(CAPACITIES, capacity)
+        creator("CSIStorageCapacityV2=false", is_from_file=stays).create(CAPACITIES, capacity)
         assert ("availableCapacities" in capacity) is stays
 
 
 def test_what_is_missing_is_an_error_unless_it_is_only_to_be_reported() -> None:
     with pytest.raises(Invalid, match="image: Required value"):
         creator().create(PODS, pod(containers=[{"name": "c"}]))
-    missing = creator(CreationOptions(allow_missing=True)).create(PODS, pod(containers=[{"name": "c"}]))
+    missing = creator(is_from_file=True).create(PODS, pod(containers=[{"name": "c"}]))
     assert list(map(str, missing)) == ["spec.containers[0].image: Required value"]
     with pytest.raises(Invalid) as caught:  # and nonsense beside it stays an error, told alone
-        creator(CreationOptions(allow_missing=True)).create(PODS, pod(containers=[{"name": "C!"}]))
+        creator(is_from_file=True).create(PODS, pod(containers=[{"name": "C!"}]))
     assert [cause.field for cause in caught.value.causes] == ["spec.containers[0].name"]

@@ -13,7 +13,7 @@ from functools import partial
 from typing import ClassVar
 
 from tonnage.documents.strategy import Generation, Strategy, TypeRules, fill
-from tonnage.documents.validation.metadata import validate_label_selector
+from tonnage.documents.validation.metadata import except_label_values, validate_label_selector
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc
@@ -317,13 +317,14 @@ class NetworkPolicyStrategy(Strategy):
     def validate(self, doc: Doc, old: Doc | None = None) -> Errors:
         spec = doc.get("spec", {})
         was: Doc = old.get("spec", {}) if old is not None else {}
-        lenient = bool(validate_label_selector(was.get("podSelector"), ""))
         kept = frozenset(text for _, text in _ranges(was))
-        errors = validate_label_selector(spec.get("podSelector"), "spec.podSelector", allow_invalid_values=lenient)
+        errors = validate_label_selector(spec.get("podSelector"), "spec.podSelector")
         for direction, peers in _RULES:
             for idx, rule in enumerate(spec.get(direction, [])):
-                peer, port = rules.each(partial(_validate_peer, lenient=lenient, kept=kept)), rules.each(_validate_port)
+                peer, port = rules.each(partial(_validate_peer, kept=kept)), rules.each(_validate_port)
                 errors += rules.check(rule, f"spec.{direction}[{idx}]", {"ports": port, peers: peer})
+        if validate_label_selector(was.get("podSelector"), ""):
+            errors = except_label_values(errors, "spec")
         types = spec.get("policyTypes", [])
         if len(types) > 2:
             return [*errors, invalid("spec.policyTypes", types, "may not specify more than two policyTypes")]
@@ -360,9 +361,9 @@ def _validate_port(port: Doc, at: str) -> Wrong:
         yield from rules.sentences(f"{at}.endPort", end, names.port_number(end))
 
 
-def _validate_peer(peer: Doc, at: str, lenient: bool, kept: Set[str]) -> Wrong:
+def _validate_peer(peer: Doc, at: str, kept: Set[str]) -> Wrong:
     for field in ("podSelector", "namespaceSelector"):
-        yield from validate_label_selector(peer.get(field), f"{at}.{field}", allow_invalid_values=lenient)
+        yield from validate_label_selector(peer.get(field), f"{at}.{field}")
     if "ipBlock" in peer:
         yield from _validate_block(peer["ipBlock"], f"{at}.ipBlock", kept)
     if not peer:

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from tonnage.documents.strategy import Strategy, TypeRules
 from tonnage.documents.validation.internal_form import internal
-from tonnage.documents.validation.metadata import validate_label_selector
+from tonnage.documents.validation.metadata import except_label_values, validate_label_selector
 from tonnage.objects import names
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, invalid, required, unsupported
@@ -37,8 +37,8 @@ class ClusterRoleStrategy(RoleStrategy):
     def validate_update(self, new: Doc, old: Doc) -> Errors:
         """If the stored selectors have invalid values, which older servers accepted, new ones may have them too."""
         stored = old.get("aggregationRule", {}).get("clusterRoleSelectors", [])
-        is_lenient = any(validate_label_selector(selector, "") for selector in stored)
-        return super().validate(new) + _validate_aggregation(new, allow_invalid_values=is_lenient)
+        is_excused = any(validate_label_selector(selector, "") for selector in stored)
+        return except_label_values(self.validate(new), _SELECTORS) if is_excused else self.validate(new)
 
 
 class RoleBindingStrategy(_RbacStrategy):
@@ -78,7 +78,7 @@ class ClusterRoleBindingStrategy(RoleBindingStrategy):
     pass
 
 
-def _validate_aggregation(doc: Doc, *, allow_invalid_values: bool = False) -> Errors:
+def _validate_aggregation(doc: Doc) -> Errors:
     if (aggregation := doc.get("aggregationRule")) is None:
         return []
     selectors = aggregation.get("clusterRoleSelectors", [])
@@ -86,9 +86,8 @@ def _validate_aggregation(doc: Doc, *, allow_invalid_values: bool = False) -> Er
     errors = [] if selectors else [required(_SELECTORS, told)]
     for idx, selector in enumerate(selectors):
         path = f"{_SELECTORS}[{idx}]"
-        errors += validate_label_selector(selector, path, allow_invalid_values=allow_invalid_values)
-        if validate_label_selector(selector, path):
-            errors.append(invalid(path, None, "invalid label selector."))
+        if wrong := validate_label_selector(selector, path):
+            errors += [*wrong, invalid(path, None, "invalid label selector.")]
     return errors
 
 

@@ -5,20 +5,20 @@ generated the name, set uid and creationTimestamp, and on an update copied the f
 ValidateObjectMetaAccessor and ValidateObjectMetaAccessorUpdate, with the finalizer rule of built-in kinds. Upstream
 repeats some causes on an update; here every error is reported once.
 
-A selector that was stored before its values were validated stays writable: the rules take `allow_invalid_values`, which
-the caller sets on an update if the stored object has such values.
+A selector that was stored before its values were validated stays writable: if the stored object has such values, the
+caller drops the errors about them (`except_label_values`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
+import re
+from collections.abc import Iterable, Iterator
 
 from tonnage.documents.strategy import TypeRules
 from tonnage.objects import field_errors, names
 from tonnage.objects import field_rules as rules
 from tonnage.objects.document import Doc
-from tonnage.objects.field_errors import Errors, Wrong, forbidden, invalid, required
+from tonnage.objects.field_errors import Errors, FieldError, Wrong, forbidden, invalid, required
 from tonnage.objects.names import NameRule
 
 ANNOTATIONS_MAX_BYTES = 256 * 1024
@@ -159,32 +159,31 @@ _ONE_VALUE_REQUIRED = "must be specified single value when `operator` is 'Lt' or
 _NO_OPERATOR = "not a valid selector operator"
 
 
-_SELECTOR, _LABELS = TypeRules("meta.LabelSelector"), TypeRules("meta.LabelSelectorRequirement")
+_SELECTOR = TypeRules("meta.LabelSelector")
+_VALUE = re.compile(r".*\.matchExpressions\[\d+\]\.values\[\d+\]")
 
 
-def validate_label_selector(selector: Doc | None, path: str, *, allow_invalid_values: bool = False) -> Errors:
+def validate_label_selector(selector: Doc | None, path: str) -> Errors:
     """Mirrors ValidateLabelSelector of meta/v1; an absent selector is legal."""
-    if selector is None:
-        return []
-    if not allow_invalid_values:
-        return _SELECTOR(selector, path)
-    keys = rules.each(lambda requirement, at: _LABELS(requirement, at, "operator..key"))
-    return _SELECTOR(selector, path, "matchLabels") + rules.check(selector, path, {"matchExpressions": keys})
+    return [] if selector is None else _SELECTOR(selector, path)
 
 
-def validate_node_selector(node_selector: Doc, path: str, *, allow_invalid_values: bool = False) -> Errors:
+def except_label_values(errors: Iterable[FieldError], path: str) -> Errors:
+    """The errors without those about label values in the selectors at `path` and below."""
+    return [error for error in errors if not (error.field.startswith(path) and _VALUE.fullmatch(error.field))]
+
+
+def validate_node_selector(node_selector: Doc, path: str) -> Errors:
     """Mirrors ValidateNodeSelector: at least one term, all legal. An empty term is legal, and matches nothing."""
     terms, path = node_selector.get("nodeSelectorTerms", []), f"{path}.nodeSelectorTerms"
     if not terms:
         return [required(path, "must have at least one node selector term")]
-    return rules.each(partial(validate_node_selector_term, allow_invalid_values=allow_invalid_values))(terms, path)
+    return rules.each(validate_node_selector_term)(terms, path)
 
 
-def validate_node_selector_term(term: Doc, path: str, *, allow_invalid_values: bool = False) -> Errors:
+def validate_node_selector_term(term: Doc, path: str) -> Errors:
     """Mirrors ValidateNodeSelectorTerm: requirements on labels, and on metadata.name, the only field."""
-    judged = "operator..key" if allow_invalid_values else "operator..values"
-    labels = rules.each(lambda requirement, at: _NODE_LABELS(requirement, at, judged))
-    errors = labels(term.get("matchExpressions", []), f"{path}.matchExpressions")
+    errors = rules.each(_NODE_LABELS)(term.get("matchExpressions", []), f"{path}.matchExpressions")
     return errors + rules.each(_validate_node_field)(term.get("matchFields", []), f"{path}.matchFields")
 
 

@@ -14,7 +14,7 @@ from tonnage.documents.kinds.pods import pod_defaults, pod_placement
 from tonnage.documents.kinds.pods.pod_spec import MIRROR, validate_pod, validate_pod_annotations, validate_pod_template
 from tonnage.documents.strategy import Generation, Strategy, TypeRules, keep
 from tonnage.documents.validation.internal_form import pod_spec_diff, pod_spec_unchanged
-from tonnage.documents.validation.metadata import REQUIRED, affinity_terms, has_invalid_values
+from tonnage.documents.validation.metadata import REQUIRED, affinity_terms, except_label_values, has_invalid_values
 from tonnage.documents.validation.resources import qos_class
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
@@ -68,7 +68,9 @@ class PodStrategy(Strategy):
     def validate_update(self, new: Doc, old: Doc) -> Errors:
         spec, was = new["spec"], old["spec"]
         terms = was.get("affinity", {}).get("nodeAffinity", {}).get(REQUIRED, {}).get("nodeSelectorTerms", [])
-        errors = validate_pod(new, allow_invalid_values=has_invalid_values(terms))
+        errors = validate_pod(new)
+        if has_invalid_values(terms):
+            errors = except_label_values(errors, f"spec.affinity.nodeAffinity.{REQUIRED}")
         errors += _validate_annotation_changes(new, old)
         for field in ("containers", "initContainers"):
             now, before = spec.get(field, []), was.get(field, [])

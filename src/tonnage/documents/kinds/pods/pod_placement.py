@@ -6,8 +6,6 @@ may be tightened, never loosened; tolerations may only be added.
 
 from __future__ import annotations
 
-from functools import partial
-
 from tonnage.documents.strategy import TypeRules
 from tonnage.documents.validation import metadata
 from tonnage.documents.validation.internal_form import internal
@@ -18,11 +16,10 @@ from tonnage.objects.document import Doc, same
 from tonnage.objects.field_errors import Errors, Wrong, duplicate, forbidden, invalid, unsupported
 
 
-def validate_affinity(affinity: Doc, path: str, *, allow_invalid_values: bool = False) -> Wrong:
+def validate_affinity(affinity: Doc, path: str) -> Wrong:
     node = affinity.get("nodeAffinity", {})
     if REQUIRED in node:
-        at = f"{path}.nodeAffinity.{REQUIRED}"
-        yield from metadata.validate_node_selector(node[REQUIRED], at, allow_invalid_values=allow_invalid_values)
+        yield from metadata.validate_node_selector(node[REQUIRED], f"{path}.nodeAffinity.{REQUIRED}")
     yield from rules.check(affinity, path, _AFFINITY)
 
 
@@ -155,14 +152,19 @@ def _validate_label_keys(term: Doc, path: str) -> Wrong:
 validate_tolerations = rules.each(_validate_toleration)
 _TOLERATION, _SPREAD = TypeRules("core.Toleration"), TypeRules("core.TopologySpreadConstraint")
 _POD_TERM = TypeRules("core.PodAffinityTerm")
-# The values of a preference are not validated: a preference that matches nothing does no harm.
-_PREFERENCE = partial(metadata.validate_node_selector_term, allow_invalid_values=True)
+
+
+def _validate_preference(term: Doc, path: str) -> Errors:
+    """Label values are not validated: a preference that matches nothing does no harm."""
+    return metadata.except_label_values(metadata.validate_node_selector_term(term, path), path)
+
+
 _POD_AFFINITY: rules.Rules = {
     REQUIRED: rules.each(_validate_pod_term),
     PREFERRED: rules.each(TypeRules("core.WeightedPodAffinityTerm", podAffinityTerm=_validate_pod_term)),
 }
 _AFFINITY: rules.Rules = {
-    f"nodeAffinity.{PREFERRED}": rules.each(TypeRules("core.PreferredSchedulingTerm", preference=_PREFERENCE)),
+    f"nodeAffinity.{PREFERRED}": rules.each(TypeRules("core.PreferredSchedulingTerm", preference=_validate_preference)),
     "podAffinity": rules.part(_POD_AFFINITY),
     "podAntiAffinity": rules.part(_POD_AFFINITY),
 }

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import re
-from functools import partial
 
 from tonnage.documents.kinds.pods import containers, pod_placement, pod_security
 from tonnage.documents.kinds.pods.pod_volumes import validate_volumes
@@ -17,15 +16,12 @@ from tonnage.documents.validation.internal_form import internal
 from tonnage.documents.validation.metadata import META
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
-from tonnage.objects.document import Doc, encode
+from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, Wrong, forbidden, invalid, not_found, required, unsupported
 
 MIRROR = "kubernetes.io/config.mirror"
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 _MAX_INT32 = 2**31 - 1
-_MAX_KNOWN, _MAX_KNOWN_BYTES = 256, 8 * 1024
-_legal: dict[bytes, None] = {}
-"""Texts of specs that passed strict validation: thousands of pods have the same template."""
 _NAMESERVERS_MAX, _SEARCHES_MAX, _SEARCH_CHARS_MAX = 3, 32, 2048
 _SEARCH = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
 _SEARCH_DOMAIN = _SEARCH + r"(\." + _SEARCH + ")*"
@@ -36,47 +32,11 @@ _SEARCH_TOLD = (
 )
 
 
-def validate_pod(pod: Doc, *, allow_invalid_values: bool = False) -> Errors:
+def validate_pod(pod: Doc) -> Errors:
     """The rules that hold for a pod at any time. Mirrors validatePodMetadataAndSpec."""
     metadata, spec = pod["metadata"], pod["spec"]
     errors = validate_pod_annotations(metadata.get("annotations", {}), spec, "metadata.annotations")
-    text = _text_of(spec)
-    if text in _legal:
-        return errors
-    wrong = _validate_spec_of_pod(spec, metadata, allow_invalid_values=allow_invalid_values)
-    if text is not None and not wrong and not allow_invalid_values:
-        if len(_legal) >= _MAX_KNOWN:
-            _legal.clear()
-        _legal[text] = None
-    return errors + wrong
-
-
-def _text_of(spec: Doc) -> bytes | None:
-    """The key of a spec in `_legal`. Legal claim names and hostnames, which differ within a StatefulSet, are left out.
-
-    None for a spec that is too long, or whose rules depend on the pod's name (ephemeral claims) or metadata.
-    """
-    volumes, hostname = spec.get("volumes", ()), spec.get("hostname", "")
-    if "resourceClaims" in spec or any("ephemeral" in volume for volume in volumes):
-        return None
-    plain = dict(spec)
-    if volumes:
-        plain["volumes"] = [
-            {**volume, "persistentVolumeClaim": {**source, "claimName": "x"}} if source.get("claimName") else volume
-            for volume in volumes
-            for source in (volume.get("persistentVolumeClaim", {}),)
-        ]
-    if hostname and not names.dns_label(hostname):
-        plain["hostname"] = "x"
-    try:
-        text = encode(plain)
-    except (TypeError, ValueError, OverflowError):  # cannot come from a request, but from people's files
-        return None
-    return text if len(text) <= _MAX_KNOWN_BYTES else None
-
-
-def _validate_spec_of_pod(spec: Doc, metadata: Doc, *, allow_invalid_values: bool) -> Errors:
-    errors = validate_pod_spec(spec, "spec", metadata=metadata, is_pod=True, allow_invalid_values=allow_invalid_values)
+    errors += validate_pod_spec(spec, "spec", metadata=metadata, is_pod=True)
     if not spec.get("serviceAccountName"):
         told = "must not be specified when serviceAccountName is not set"
         source = rules.each(lambda source, at: rules.forbid_fields(source, ("serviceAccountToken",), at, told))
@@ -110,10 +70,8 @@ def validate_pod_annotations(annotations: dict[str, str], spec: Doc, path: str) 
     return errors
 
 
-def validate_pod_spec(
-    spec: Doc, path: str, *, metadata: Doc | None = None, is_pod: bool = False, allow_invalid_values: bool = False
-) -> Errors:
-    """Mirrors ValidatePodSpec. `allow_invalid_values` accepts invalid label values in node affinity of a stored pod."""
+def validate_pod_spec(spec: Doc, path: str, *, metadata: Doc | None = None, is_pod: bool = False) -> Errors:
+    """Mirrors ValidatePodSpec."""
     metadata = metadata or {}
     volumes, errors = validate_volumes(
         spec.get("volumes", []), f"{path}.volumes", pod_name=metadata.get("name", ""), is_pod=is_pod
@@ -129,7 +87,7 @@ def validate_pod_spec(
     )
     errors += _validate_pod_level(spec, f"{path}.resources", pod)
     errors += validate_host_network(spec, path, is_pod)
-    errors += (_LENIENT if allow_invalid_values else _SPEC)(spec, path, "restartPolicy..os")
+    errors += _SPEC(spec, path, "restartPolicy..os")
     return [*errors, *_validate_file_keys(spec, path)]
 
 
@@ -247,18 +205,15 @@ def validate_dns(spec: Doc, path: str) -> Errors:
 
 
 _CLAIM = TypeRules("core.PodResourceClaim")
-_BY_HAND: dict[str, rules.Rule] = {
-    "securityContext": rules.OfWhole(pod_security.validate_pod_security_context),
-    "affinity": pod_placement.validate_affinity,
-    "dnsConfig": rules.OfWhole(validate_dns),
-    "schedulingGates": pod_placement.validate_scheduling_gates,
-    "topologySpreadConstraints": pod_placement.validate_topology_spread,
-    "hostUsers": rules.OfWhole(pod_security.validate_host_users),
-    "tolerations": pod_placement.validate_tolerations,
-    "overhead": lambda amounts, path: resources.validate_resource_requirements({"limits": amounts}, path),
-    "os": rules.OfWhole(pod_security.validate_os),
-}
-_SPEC = TypeRules("core.PodSpec", **_BY_HAND)
-_LENIENT = TypeRules(
-    "core.PodSpec", **_BY_HAND | {"affinity": partial(pod_placement.validate_affinity, allow_invalid_values=True)}
+_SPEC = TypeRules(
+    "core.PodSpec",
+    securityContext=rules.OfWhole(pod_security.validate_pod_security_context),
+    affinity=pod_placement.validate_affinity,
+    dnsConfig=rules.OfWhole(validate_dns),
+    schedulingGates=pod_placement.validate_scheduling_gates,
+    topologySpreadConstraints=pod_placement.validate_topology_spread,
+    hostUsers=rules.OfWhole(pod_security.validate_host_users),
+    tolerations=pod_placement.validate_tolerations,
+    overhead=lambda amounts, path: resources.validate_resource_requirements({"limits": amounts}, path),
+    os=rules.OfWhole(pod_security.validate_os),
 )

@@ -115,7 +115,9 @@ class PersistentVolumeStrategy(Strategy):
         """The errors of a volume; invalid label values that `old` already has are allowed."""
         stored = dig(old or {}, "spec", "nodeAffinity", "required", "nodeSelectorTerms") or []
         spec = doc.get("spec", {})
-        errors = validate_volume_spec(spec, "spec", allow_invalid_values=metadata.has_invalid_values(stored))
+        errors = validate_volume_spec(spec, "spec")
+        if metadata.has_invalid_values(stored):
+            errors = metadata.except_label_values(errors, "spec.nodeAffinity")
         annotations = doc.get("metadata", {}).get("annotations", {})
         takes_options = spec.keys() & set(sources_in("core.PersistentVolumeSpec")) - _TAKE_NO_MOUNT_OPTIONS
         if _MOUNT_OPTIONS_ANNOTATION in annotations and not takes_options:
@@ -177,9 +179,7 @@ class PersistentVolumeStrategy(Strategy):
         return told + [f"spec.{name}: {fate}" for name, fate in dead]
 
 
-def validate_volume_spec(
-    spec: Doc, path: str, *, is_inline: bool = False, allow_invalid_values: bool = False
-) -> Errors:
+def validate_volume_spec(spec: Doc, path: str, *, is_inline: bool = False) -> Errors:
     """A volume's spec; an inline spec is a CSI source and hardly anything else."""
     of_volume = "accessModes..persistentVolumeReclaimPolicy", "storageClassName..volumeAttributesClassName"
     errors = rules.check(spec, path, _INLINE) if is_inline else _VOLUME(spec, path, of_volume[0])
@@ -188,7 +188,7 @@ def validate_volume_spec(
         if selector is None:
             errors.append(required(at, "must specify required node constraints"))
         else:
-            errors += metadata.validate_node_selector(selector, at, allow_invalid_values=allow_invalid_values)
+            errors += metadata.validate_node_selector(selector, at)
     errors += validate_source(spec, path, has_node_affinity="nodeAffinity" in spec and not is_inline)
     is_root = posixpath.normpath(spec.get("hostPath", {}).get("path") or ".") in ("/", "//")
     if is_root and spec.get("persistentVolumeReclaimPolicy") == "Recycle":

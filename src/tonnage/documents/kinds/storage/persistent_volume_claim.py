@@ -8,7 +8,7 @@ from tonnage.documents.kinds.storage.persistent_volume import validate_access_mo
 from tonnage.documents.strategy import Strategy, TypeRules
 from tonnage.documents.validation import resources
 from tonnage.documents.validation.internal_form import diff, unchanged
-from tonnage.documents.validation.metadata import validate_label_selector
+from tonnage.documents.validation.metadata import except_label_values, validate_label_selector
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.core_v1 import BETA_STORAGE_CLASS, class_name_in
@@ -28,12 +28,10 @@ class PersistentVolumeClaimStrategy(Strategy):
     def validate(self, doc: Doc, old: Doc | None = None) -> Errors:
         """The errors of a claim; invalid values that `old` already has are allowed."""
         before = (old or {}).get("spec", {})
-        return validate_claim_spec(
-            doc.get("spec", {}),
-            "spec",
-            allow_invalid_selector=bool(validate_label_selector(before.get("selector"), "spec.selector")),
-            allow_any_api_group=any("apiGroup" in before.get(field, {}) for field in ("dataSource", "dataSourceRef")),
-        )
+        had_group = any("apiGroup" in before.get(field, {}) for field in ("dataSource", "dataSourceRef"))
+        errors = validate_claim_spec(doc.get("spec", {}), "spec", allow_any_api_group=had_group)
+        is_excused = validate_label_selector(before.get("selector"), "")
+        return except_label_values(errors, "spec.selector") if is_excused else errors
 
     def prepare_update(self, new: Doc, old: Doc) -> None:
         super().prepare_update(new, old)
@@ -90,14 +88,10 @@ def mirror_data_sources(spec: Doc) -> None:
         spec["dataSource"] = {field: value for field, value in reference.items() if field != "namespace"}
 
 
-def validate_claim_spec(
-    spec: Doc, path: str, *, allow_invalid_selector: bool = False, allow_any_api_group: bool = False
-) -> Errors:
+def validate_claim_spec(spec: Doc, path: str, *, allow_any_api_group: bool = False) -> Errors:
     modes = spec.get("accessModes", [])
     errors = _CLAIM(spec, path, "accessModes")
-    errors += validate_label_selector(
-        spec.get("selector"), f"{path}.selector", allow_invalid_values=allow_invalid_selector
-    )
+    errors += validate_label_selector(spec.get("selector"), f"{path}.selector")
     errors += validate_access_modes(modes, f"{path}.accessModes")
     size, at = dig(spec, "resources", "requests", "storage"), f"{path}.resources[storage]"
     if size is None:

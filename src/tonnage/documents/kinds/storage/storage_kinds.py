@@ -13,6 +13,7 @@ from tonnage.documents.strategy import Generation, Strategy, TypeRules, keep
 from tonnage.documents.validation.internal_form import internal, unchanged
 from tonnage.documents.validation.metadata import (
     byte_size,
+    except_label_values,
     node_topology_warnings,
     topology_term_warnings,
     validate_label_selector,
@@ -190,15 +191,15 @@ class CSIStorageCapacityStrategy(Strategy):
 
     unconditional_update = False
 
-    def validate(self, doc: Doc, *, allow_invalid_values: bool = False) -> Errors:
-        topology = doc.get("nodeTopology")
-        errors = validate_label_selector(topology, "nodeTopology", allow_invalid_values=allow_invalid_values)
-        return errors + super().validate(doc)
+    def validate(self, doc: Doc) -> Errors:
+        return validate_label_selector(doc.get("nodeTopology"), "nodeTopology") + super().validate(doc)
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
         """Class and topology, the driver's question, may not change; its answer may."""
         topology, before = new.get("nodeTopology"), old.get("nodeTopology")
-        errors = self.validate(new, allow_invalid_values=bool(validate_label_selector(before, "nodeTopology")))
+        errors = self.validate(new)
+        if validate_label_selector(before, ""):
+            errors = except_label_values(errors, "nodeTopology")
         if not unchanged("LabelSelector", topology, before):
             errors.append(invalid("nodeTopology", internal("LabelSelector", topology), rules.IMMUTABLE))
         return errors + self.validate_immutable(new, old)
