@@ -40,7 +40,7 @@ truth: setup  ## what fit says against what then runs, on N=20 random clusters (
 test-times: setup  ## the fast suite with its twenty slowest tests
 	$(PY) -m pytest -n 5 --dist worksteal -m "not slow" --durations=20 --durations-min=1
 
-check: setup  ## format, lint, types (src and tests), layers
+check: setup  ## format, lint, types, layers
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy --num-workers 2

@@ -106,7 +106,7 @@ def main() -> None:
     options.add_argument("--nodes", type=int, help="one cluster of so many; 3 and 100, unless told")
     options.add_argument("--pods", type=int, default=100, help="pods with one claim each")
     given = options.parse_args()
-    runs = ((3, 100, "Object"), (3, 100, "Ledger"), (100, 1000, "Object"))
+    runs: tuple[tuple[int, int, str], ...] = ((3, 100, "Object"), (3, 100, "Ledger"), (100, 1000, "Object"))
     if given.nodes:
         runs = ((given.nodes, given.pods, "Object"), (given.nodes, given.pods, "Ledger"))
     table = Table("nodes", "reservation", "ready s", "ready again s", "pods", "run after s", "pods/s")

@@ -21,7 +21,7 @@ from typing import Any
 from apiserver import Client, node
 from budgets import figure
 
-CONFIGURATION = {
+CONFIGURATION: dict[str, Any] = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",
     "kind": "KubeSchedulerConfiguration",
     # kube-scheduler's default of 50 requests a second would be all that is measured.

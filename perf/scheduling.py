@@ -69,7 +69,7 @@ def engine_of(nodes: int) -> Engine:
     for i in range(nodes):
         cluster.put_node(made_node(i))
         cluster.put_pod(info(f"old-{i}", cpu=f"{100 + i * 7 % 4000}m", memory="1Gi"), f"node-{i}")
-    cluster.workloads.put_owner("ReplicaSet", "default", "web", LabelSelector(match_labels={"app": "web"}))
+    cluster.workloads.put("ReplicaSet", "default/web", LabelSelector(match_labels={"app": "web"}))
     engine.open()
     return engine
 

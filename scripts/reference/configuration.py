@@ -114,8 +114,8 @@ def _type(type_: Any) -> str:
         return f"list of {_type(given[0])}"
     if isinstance(type_, type) and issubclass(type_, StrEnum):
         return ", ".join(code(each.value) for each in type_)
-    names = {bool: "boolean", int: "integer", float: "number", str: "text", Any: "any"}
-    return names.get(type_) or getattr(type_, "__name__", "any")
+    names: dict[Any, str] = {bool: "boolean", int: "integer", float: "number", str: "text", Any: "any"}
+    return names.get(type_) or str(getattr(type_, "__name__", "any"))
 
 
 def _value(value: Any, type_: Any) -> str:

@@ -55,8 +55,10 @@ def page() -> str:
     parts = [HEAD.format(version=wire.VERSION, header=ASKED_BY) + "## Endpoints\n\n" + _endpoints()]
     parts.append(CHANGES.format(version=wire.VERSION).rstrip())
     described, classes = _collections(), _classes()
-    listed = [(f"`{name}`", f"[{kind.__name__}](#{kind.__name__.lower()})", described[name])
-              for name, kind in wire.COLLECTIONS.items()]  # fmt: skip
+    listed: list[tuple[object, ...]] = [
+        (f"`{name}`", f"[{kind.__name__}](#{kind.__name__.lower()})", described[name])
+        for name, kind in wire.COLLECTIONS.items()
+    ]
     parts.append("## Collections\n\n" + table(("collection", "rows", "by key"), listed))
     parts += [_row(classes[name]) for name in _in_order(classes)]
     return "\n\n".join(parts)
@@ -125,7 +127,7 @@ def _row(found: ast.ClassDef) -> str:
 
 def _text(after: ast.stmt | None) -> str:
     is_text = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
-    text = " ".join(str(after.value.value).split()) if is_text else ""  # type: ignore[union-attr]
+    text = " ".join(str(after.value.value).split()) if is_text else ""
     return re.sub(r"`(\w+)`", lambda match: f"`{_camel(match[1])}`", text).replace("|", "\\|")
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from reference import code, table
 from tonnage.cli.driver_check import BROKEN
-from tonnage.cli.explain import DOES_NOT_FIT
-from tonnage.cli.output import INTERRUPTED
+from tonnage.cli.output import DOES_NOT_FIT, INTERRUPTED
 from tonnage.whatif.doctor.examination import EXIT_CODES
 from tonnage.whatif.doctor.facts import Severity
 

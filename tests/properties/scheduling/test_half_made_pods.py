@@ -20,7 +20,7 @@ from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
 from tonnage.whatif.simulate.disks import PICK_POLICIES
 
 sys.path.append(str(Path(__file__).parents[3] / "perf"))
-from half_made import RandomCluster, play  # type: ignore[import-not-found]
+from half_made import RandomCluster, play
 
 CLUSTERS = range(tries(12))
 
