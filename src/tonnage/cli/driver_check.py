@@ -130,7 +130,7 @@ async def _examined(
     address: str, node_addresses: tuple[str, ...], settings: CheckSettings, results: Results, timeout_s: float
 ) -> bool:
     """Run the checks and undo what they created. False if they were interrupted."""
-    from tonnage.driver_check.examination import examine
+    from tonnage.driver_check.checks import examine
 
     tell: Callable[[str], None] = partial(say, "note") if sys.stderr.isatty() else lambda _what: None
     clock, rng = SystemClock(), random.Random()

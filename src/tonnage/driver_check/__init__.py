@@ -4,10 +4,8 @@
     settings       what is asked of which driver
     contracts      judges recorded answers: pure
     conversation   the calls; it notes what they make, so that it is undone whatever happens
-    checks         the steps of every part: capacity, volumes, limits, rebuilding
-    inferences     which pool policy and which size rule explain what was seen: pure
-    measuring      the volumes that show it
-    examination    all parts in order
+    checks         the steps of every part, in order: capacity, volumes, limits, rebuilding
+    measuring      which pool policy and which size rule explain what was seen, and the volumes that show it
 
 It touches nothing that it did not make: its volumes have names with a random part.
 """

@@ -53,6 +53,7 @@ def _undone_at(use: Use) -> int:
     return list(UseKind).index(use.kind)
 
 
+NOT_CLAIMED: Final = "the driver does not claim GET_CAPACITY"
 T = TypeVar("T")
 _WRITER_CAPABILITY: Final = volume_capability(csi.VolumeCapability.AccessMode.SINGLE_NODE_WRITER, is_block=False)
 _PAUSE_S: Final = 0.2

@@ -1,5 +1,8 @@
 """Keeps the annotations of capacity objects and of their classes, as `wanted.py` decides.
 
+Those of classes (their driver's policy and sizes, and with which classes they share disks) are applied without force:
+what an admin wrote stays, and is reported.
+
 What the source tells is read for all classes and nodes at once, after any change, with a pause between two readings
 that grows with their cost. A capacity object is looked at when it, its class or what was found for its node changes,
 and when a time is due.
@@ -9,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final
@@ -19,18 +22,16 @@ from tonnage.client.http import Client
 from tonnage.client.informer import Informer
 from tonnage.client.reconciler import Reconciler
 from tonnage.clock import Clock, StampAges, repeatedly
-from tonnage.errors import Conflict, NotFound, TonnageError
-from tonnage.keyed import Shelf
+from tonnage.errors import Conflict, Forbidden, NotFound, TonnageError
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Document, Key
 from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
 from tonnage.pools.class_pools import ClassPools, NodePools, PoolSource, Published
-from tonnage.pools.classes import ClassKeeper
 from tonnage.pools.created_objects import DRIVER_LABEL, ObjectKeeper, Watched, is_created
 from tonnage.pools.reading import annotations_of
 from tonnage.pools.settings import PoolsSettings
-from tonnage.pools.wanted import is_kept_by_provisioner, ours_of, wanted_of
+from tonnage.pools.wanted import OF_CLASSES, groups_of, is_kept_by_provisioner, ours_of, wanted_of, wanted_of_class
 from tonnage.pools.writing import AnnotationWriter, PoolsMetrics, ToldOnce
 
 _CLASS_PAUSE_S: Final = 2.0
@@ -62,15 +63,16 @@ class PoolsController:
         self._watched = watched
         self._clock = clock
         self._metrics = metrics
-        self._keys_at: Shelf[str, Key, None] = Shelf()
         self._node_of: dict[Key, str] = {}
+        """By capacity object, the node that it reaches."""
         self._ages = StampAges(clock, most=1000)
         self._silent_nodes: dict[str, datetime] = {}
         """Nodes on which the driver's own program is gone."""
         self._states: dict[Key, str] = {}
         self._problems = ToldOnce()
         self._writer = AnnotationWriter(client, metrics)
-        self._class_keeper = ClassKeeper(self._writer, settings, self._problems)
+        self._sent: dict[str, tuple[object, ...]] = {}
+        """By class, the annotations seen and those sent last."""
         self.objects = ObjectKeeper(watched, self._writer, settings, self._problems, source.only_node)
         self._found: dict[str, ClassPools] = {}
         """By class, the pools found when the source was read last."""
@@ -116,12 +118,13 @@ class PoolsController:
         """Remove all annotations of this program; returns how many capacity objects had them."""
         removed = 0
         for capacity in [each for each in self._watched.capacities if not is_created(each)]:
-            if self._class_keeper.is_kept(self._watched.classes.get(capacity.storage_class_name)) and ours_of(capacity):
+            if self._is_kept(self._watched.classes.get(capacity.storage_class_name)) and ours_of(capacity):
                 with suppress(NotFound):
                     await self._writer.apply(capacity, {}, force=True)
                 removed += 1
         # The classes first: a class that asks for capacity and has none gets no pods.
-        await self._class_keeper.remove(self._watched.classes, self.source)
+        for storage_class in filter(self._is_kept, list(self._watched.classes)):
+            await self._apply_to_class(storage_class, {})
         return removed + await self.objects.remove()
 
     def look_again(self) -> None:
@@ -132,7 +135,7 @@ class PoolsController:
     # -- what changes -------------------------------------------------------------------------------------------------
 
     def _gone(self, capacity: CSIStorageCapacity) -> None:
-        self._place(capacity.key, "")
+        self._node_of.pop(capacity.key, None)
         self._states.pop(capacity.key, None)
         self._problems.forget(f"CSIStorageCapacity {capacity.key}")
         self._changed.set()
@@ -148,18 +151,13 @@ class PoolsController:
         self.look_again()
 
     def _csi_node_changed(self, csi_node: CSINode) -> None:
-        self._look_at(self._keys_at.at(csi_node.name))
+        self._look_at({csi_node.name})
         self._changed.set()
 
-    def _look_at(self, keys: Iterable[Key]) -> None:
-        for key in keys:
-            self.work.add(key)
-
-    def _place(self, key: Key, node: str) -> None:
-        self._keys_at.take(self._node_of.pop(key, ""), key)
-        if node:
-            self._node_of[key] = node
-            self._keys_at.put(node, key, None)
+    def _look_at(self, nodes: set[str]) -> None:
+        for key, node in self._node_of.items():
+            if node in nodes:
+                self.work.add(key)
 
     # -- one capacity object ------------------------------------------------------------------------------------------
 
@@ -168,8 +166,8 @@ class PoolsController:
         if capacity is None:
             return None
         storage_class = self._watched.classes.get(capacity.storage_class_name)
-        if storage_class is None or not self._class_keeper.is_kept(storage_class):
-            self._place(key, "")
+        if storage_class is None or not self._is_kept(storage_class):
+            self._node_of.pop(key, None)
             # Another copy of this program, for another driver, keeps objects of its own classes.
             is_ours = capacity.metadata.labels.get(DRIVER_LABEL, "") in self._settings.drivers
             if storage_class is None and is_ours and not is_created(capacity):
@@ -215,15 +213,15 @@ class PoolsController:
     ) -> tuple[NodePools | None, list[str]]:
         """The pools of an object's class on its one node, None if unknown; and what is odd about that."""
         if is_created(capacity) and capacity.node_topology == _EVERYWHERE:
-            self._place(capacity.key, _ALL_NODES)
+            self._node_of[capacity.key] = _ALL_NODES
             return self._found_of(storage_class).anywhere, []
         reached = self._watched.reached(capacity.node_topology)
         if len(reached) != 1:
-            self._place(capacity.key, "")
+            self._node_of.pop(capacity.key, None)
             told = f"its nodeTopology reaches {len(reached)} nodes; pools are published for objects that reach one"
             return None, [told] if reached else []
         (name,) = reached
-        self._place(capacity.key, name)
+        self._node_of[capacity.key] = name
         return self._found_of(storage_class).by_node.get(name), []
 
     def _found_of(self, storage_class: StorageClass) -> ClassPools:
@@ -274,16 +272,18 @@ class PoolsController:
             self._changed.clear()
             started_at_s = self._clock.monotonic()
             self._read_at, classes = self._clock.now(), list(self._watched.classes)
-            found = self._class_keeper.found(classes, self.source, self._published())
+            published = self._published()
+            found = {each.name: self.source.pools_of(each, published) for each in classes if self._is_kept(each)}
             before, self._found = self._found, dict(found)
             for name in found.keys() | before.keys():
                 now, then = _by_place(found.get(name)), _by_place(before.get(name))
-                for node in now.keys() | then.keys():
-                    if now.get(node) != then.get(node):
-                        self._look_at(self._keys_at.at(node))
+                self._look_at({node for node in now.keys() | then.keys() if now.get(node) != then.get(node)})
+            for name, pools in found.items():
+                self._problems.tell(f"StorageClass {name}", pools.problems)
             if self._looks_at_all:
                 self._looks_at_all = False
-                self._look_at(capacity.key for capacity in self._watched.capacities)
+                for capacity in self._watched.capacities:
+                    self.work.add(capacity.key)
             self._to_keep = classes, found
             self._was_read.set()
             took_s = self._clock.monotonic() - started_at_s
@@ -297,12 +297,52 @@ class PoolsController:
             try:
                 # Objects first: a class that asks for capacity and has none gets no pods.
                 await self.objects.keep(classes, found, self._is_dropped)
-                await self._class_keeper.keep(classes, self.source, found)
+                await self._annotate_classes({each.name: each for each in classes if each.name in found}, found)
                 self._show()
             except TonnageError as exc:
                 _log.warning("Classes cannot be written; it is tried again", error=exc.message)
                 self._changed.set()
             await self._clock.sleep(_CLASS_PAUSE_S)
+
+    def _is_kept(self, storage_class: StorageClass | None) -> bool:
+        return storage_class is not None and storage_class.provisioner in self._settings.drivers
+
+    async def _annotate_classes(self, classes: dict[str, StorageClass], found: dict[str, ClassPools]) -> None:
+        """Look at every class once. Raises TonnageError if a write fails."""
+        problems: list[str] = []
+        group_of = groups_of(classes, found, problems) if self._settings.sets_groups else {}
+        self._problems.tell("StorageClasses", problems)
+        for name, each in classes.items():
+            group = group_of.get(name, "")
+            wanted = wanted_of_class(each, found[name], self._settings, source=self.source, group=group)
+            await self._apply_to_class(each, wanted)
+
+    async def _apply_to_class(self, storage_class: StorageClass, wanted: dict[str, str]) -> None:
+        found = {key: text for key, text in storage_class.metadata.annotations.items() if key in OF_CLASSES}
+        # What others wrote stays, so the annotations alone do not tell whether anything is left to do: the same is not
+        # sent twice.
+        sent = (storage_class.uid, tuple(sorted(found.items())), tuple(sorted(wanted.items())))
+        if found == wanted or self._sent.get(storage_class.name) == sent:
+            return
+        problems, node = [], self.source.only_node
+        try:
+            try:
+                await self._writer.apply(storage_class, wanted, force=False, on_behalf_of=node)
+            except Conflict:
+                theirs = [key for key, text in wanted.items() if found.get(key, text) != text]
+                if not theirs:
+                    raise
+                problems = [f"{key} is {found[key]}, which another program wrote: it stays" for key in theirs]
+                ours = {key: wanted[key] for key in wanted.keys() - theirs}
+                await self._writer.apply(storage_class, ours, force=False, on_behalf_of=node)
+        except NotFound:
+            return
+        except Forbidden as exc:
+            problems = [
+                f"may not be written: {exc.message}; allow it, or start with --no-set-pool-policy --no-set-size-rules"
+            ]
+        self._sent[storage_class.name] = sent
+        self._problems.tell(f"StorageClass {storage_class.name} annotations", problems)
 
     async def _apply(self, capacity: CSIStorageCapacity, wanted: dict[str, str], whole: Doc | None = None) -> None:
         """Write the annotations if the object is still as it was seen.

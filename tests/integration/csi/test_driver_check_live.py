@@ -26,7 +26,7 @@ from tonnage.driver.driver import Driver, RebuildHooks
 from tonnage.driver.node_pools import POLICIES
 from tonnage.driver.services import ControllerService, NodeService
 from tonnage.driver.serving import CallInterceptor, IdentityService
-from tonnage.driver_check.examination import examine
+from tonnage.driver_check.checks import examine
 from tonnage.driver_check.results import CATALOGUE, CheckOutcome, Results
 from tonnage.driver_check.settings import CheckSettings
 

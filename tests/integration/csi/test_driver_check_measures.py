@@ -19,7 +19,7 @@ from tonnage.csi import csi_pb2_grpc as rpc
 from tonnage.csi.server import served
 from tonnage.driver.services import ControllerService, NodeService
 from tonnage.driver.serving import CallInterceptor, IdentityService
-from tonnage.driver_check.examination import examine
+from tonnage.driver_check.checks import examine
 from tonnage.driver_check.results import Results
 from tonnage.driver_check.settings import CheckSettings
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.driver_check.inferences import (
+from tonnage.driver_check.measuring import (
     GI,
     POLICIES,
     SIZES_TO_TRY,

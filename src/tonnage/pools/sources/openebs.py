@@ -28,19 +28,8 @@ from tonnage.objects.document import Doc
 from tonnage.objects.resources import Resource
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.objects.texts.go_regexp import GoRegexp, InvalidPattern, compile_go
+from tonnage.pools import reading
 from tonnage.pools.class_pools import ClassPools, NodePools, Pool, PoolSource, Published
-from tonnage.pools.reading import (
-    bytes_of,
-    labels_of,
-    name_of,
-    newest_by_node,
-    node_of,
-    number_of,
-    parameters_of,
-    records,
-    text_of,
-    written_at,
-)
 
 DRIVER: Final = "local.csi.openebs.io"
 LVM_NODES: Final = Resource("local.openebs.io", "v1alpha1", "LVMNode", "lvmnodes", True, ("lvmnode",))
@@ -55,7 +44,7 @@ class OpenEbsLvm(PoolSource):
     has_agent = True
 
     def pools_of(self, storage_class: StorageClass, published: Published) -> ClassPools:
-        parameters = parameters_of(storage_class)
+        parameters = reading.parameters_of(storage_class)
         volgroup, vgpattern = parameters.get("volgroup"), parameters.get("vgpattern", "")
         try:
             pattern = compile_go(vgpattern if volgroup is None else f"^{volgroup}$")
@@ -65,18 +54,18 @@ class OpenEbsLvm(PoolSource):
         is_thin = parameters.get("thinprovision", "").strip() == "yes"
         problems: list[str] = []
         by_node = {
-            node: NodePools(tuple(_pools(doc, pattern, is_thin=is_thin, problems=problems)), written_at(doc))
-            for node, doc in newest_by_node(published.objects, problems).items()
+            node: NodePools(tuple(_pools(doc, pattern, is_thin=is_thin, problems=problems)), reading.written_at(doc))
+            for node, doc in reading.newest_by_node(published.objects, problems).items()
         }
         return ClassPools.of(by_node, "unknown" if is_thin else "best-fit", problems)
 
 
 def _pools(doc: Doc, pattern: GoRegexp, *, is_thin: bool, problems: list[str]) -> Iterable[Pool]:
-    node, by_name = node_of(doc), dict[str, dict[str, Mapping[str, Any]]]()
-    for group in records(doc, "volumeGroups"):
-        name = text_of(group.get("name"))
+    node, by_name = reading.node_of(doc), dict[str, dict[str, Mapping[str, Any]]]()
+    for group in reading.records(doc, "volumeGroups"):
+        name = reading.text_of(group.get("name"))
         if name and pattern.search(name):
-            by_name.setdefault(name, {})[text_of(group.get("uuid"))] = group
+            by_name.setdefault(name, {})[reading.text_of(group.get("uuid"))] = group
     for name, groups in by_name.items():
         if len(groups) > 1:
             problems.append(f"node {node} has {len(groups)} volume groups named {name}: LVM makes no volume in either")
@@ -87,7 +76,7 @@ def _pools(doc: Doc, pattern: GoRegexp, *, is_thin: bool, problems: list[str]) -
             problems.append(f"volume group {name} of node {node} {reason}: no volume can be made in it")
             continue
         thin_pool = _thin_pool(name, group) if is_thin else None
-        free = bytes_of((group if thin_pool is None else thin_pool).get("free"))
+        free = reading.bytes_of((group if thin_pool is None else thin_pool).get("free"))
         if free is None:
             problems.append(f"volume group {name} of node {node} does not say how much is free")
             continue
@@ -97,17 +86,17 @@ def _pools(doc: Doc, pattern: GoRegexp, *, is_thin: bool, problems: list[str]) -
 
 def _why_not(group: Mapping[str, Any]) -> str:
     """Why LVM creates no volume in a group; empty if it does."""
-    if number_of(group.get("missingPvCount")) > 0:
+    if reading.number_of(group.get("missingPvCount")) > 0:
         return "misses a physical volume"
-    if number_of(group.get("permissions")) == _READ_ONLY:
+    if reading.number_of(group.get("permissions")) == _READ_ONLY:
         return "is read-only"
-    most = number_of(group.get("maxLv"))
-    return f"has as many volumes as it may have ({most})" if 0 < most <= number_of(group.get("lvCount")) else ""
+    most = reading.number_of(group.get("maxLv"))
+    return f"has as many volumes as it may have ({most})" if 0 < most <= reading.number_of(group.get("lvCount")) else ""
 
 
 def _thin_pool(name: str, group: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The driver's thin pool in a group, whose free space counts (GetCapacity); None before it is made."""
-    pools = {text_of(pool.get("name")): pool for pool in records(dict(group), "thinPools")}
+    pools = {reading.text_of(pool.get("name")): pool for pool in reading.records(dict(group), "thinPools")}
     return pools.get(f"{name}_thinpool")
 
 
@@ -123,7 +112,7 @@ class OpenEbsZfs(PoolSource):
     has_agent = True
 
     def pools_of(self, storage_class: StorageClass, published: Published) -> ClassPools:
-        parameters = parameters_of(storage_class)
+        parameters = reading.parameters_of(storage_class)
         poolname, poolpattern = parameters.get("poolname", ""), parameters.get("poolpattern", "")
         if poolname and poolpattern:
             return ClassPools(problems=("parameters: poolname and poolpattern exclude one another; set one of them",))
@@ -133,11 +122,11 @@ class OpenEbsZfs(PoolSource):
             pattern = compile_go(poolpattern or f"^{re.escape(poolname.partition('/')[0])}$")
         except InvalidPattern as exc:
             return ClassPools(problems=(f"parameters.poolpattern: {exc.message}",))
-        ids = {labels_of(node).get(NODE_ID, ""): name_of(node) for node in published.nodes}
+        ids = {reading.labels_of(node).get(NODE_ID, ""): reading.name_of(node) for node in published.nodes}
         problems: list[str] = []
         by_node = {
-            node: NodePools(tuple(_zfs_pools(doc, node, pattern, problems)), written_at(doc))
-            for node, doc in newest_by_node(published.objects, problems, ids).items()
+            node: NodePools(tuple(_zfs_pools(doc, node, pattern, problems)), reading.written_at(doc))
+            for node, doc in reading.newest_by_node(published.objects, problems, ids).items()
         }
         policy = "most-free" if parameters.get("scheduler") == "SpaceWeighted" else "unknown"
         return ClassPools.of(by_node, policy, problems)
@@ -145,8 +134,12 @@ class OpenEbsZfs(PoolSource):
 
 def _zfs_pools(doc: Doc, node: str, pattern: GoRegexp, problems: list[str]) -> Iterable[Pool]:
     seen: set[str] = set()
-    for pool in records(doc, "pools"):
-        name, uuid, free = text_of(pool.get("name")), text_of(pool.get("uuid")), bytes_of(pool.get("free"))
+    for pool in reading.records(doc, "pools"):
+        name, uuid, free = (
+            reading.text_of(pool.get("name")),
+            reading.text_of(pool.get("uuid")),
+            reading.bytes_of(pool.get("free")),
+        )
         identity = uuid or name
         if not name or identity in seen or not pattern.search(name):
             continue
