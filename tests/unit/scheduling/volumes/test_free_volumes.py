@@ -156,11 +156,15 @@ def test_promises_of_connected_objects_count(ids: str, claims: int, miss: str):
 def test_arrays_count_promises_except_where_nothing_is_held():
     most, held = [0, 1, 2, 3, 4] * 8, (1, 1)
     policy = CapacityPolicy(lambda each: Room((9,), slots=most[int(each.name)]), lambda each: 0, lambda each, own: held)
-    reading = Reading(policy, len(most) + 1)
-    for number in range(len(most)):
-        reading.write(number, capacity(name=str(number)))
     every = np.arange(len(most))
-    for question, taken in ((Question.FITS, 2), (Question.GRADE, 2), (Question.FITS_UNHELD, 0)):
+    for question, read, taken in (
+        (Question.FITS, policy, 2),
+        (Question.GRADE, policy, 2),
+        (Question.FITS, policy.unheld, 0),
+    ):
+        reading = Reading(read, len(most) + 1)
+        for number in range(len(most)):
+            reading.write(number, capacity(name=str(number)))
         for claims in (1, 2):
             found = reading.says(question, (1,) * claims, every) > Grade.NONE
             assert found.tolist() == [claims + taken <= each for each in most]

@@ -12,10 +12,9 @@ from tonnage.scheduling.configuration.plugin_args import LegacyPools
 from tonnage.scheduling.volumes.capacity.pools import room_of, scored_capacity
 from tonnage.scheduling.volumes.capacity.reading import CapacityPolicy, Question, Reading
 from tonnage.scheduling.volumes.packing import pool_grades
-from tonnage.scheduling.volumes.packing.pool_fits import MOST_BYTES, UNBOUNDED, Sizes, descending, fits_all, fits_one
+from tonnage.scheduling.volumes.packing.pool_fits import UNBOUNDED, Sizes, descending, fits_all, fits_one
 from tonnage.scheduling.volumes.packing.pool_grades import (
     Grade,
-    are_seen_to_fit,
     fits_beside_one,
     is_guaranteed,
     is_seen_to_fit,
@@ -173,32 +172,6 @@ def reading_of(objects: list[tuple[Sizes, Sizes]]) -> Reading:
     for number, each in enumerate(made):
         reading.write(number, each)
     return reading
-
-
-bytes_of_all_sizes = st.one_of(st.integers(1, 30), st.integers(0, 11).map(lambda power: (1 << 52 + power) - power))
-
-
-@settings(max_examples=tries(200), deadline=None)
-@given(
-    st.lists(
-        st.tuples(
-            st.lists(bytes_of_all_sizes, min_size=1, max_size=4).map(descending),
-            st.lists(bytes_of_all_sizes, min_size=1, max_size=3).map(descending),
-        ),
-        min_size=1,
-        max_size=6,
-    ),
-    st.lists(bytes_of_all_sizes, min_size=1, max_size=5).map(descending),
-)
-def test_all_objects_at_once_are_seen_to_fit_as_each_is(objects: list[tuple[Sizes, Sizes]], group: Sizes) -> None:
-    """Near the end of 64 bits the array says less, and never more."""
-    pools = [tuple(min(pool, MOST_BYTES) for pool in of) for of, _ in objects]
-    reading = reading_of(list(zip(pools, [promised for _, promised in objects], strict=True)))
-    seen = are_seen_to_fit(*reading._promised_columns(np.arange(len(objects))), group).tolist()
-    one_by_one = [is_seen_to_fit(of, group, promised) for of, (_, promised) in zip(pools, objects, strict=True)]
-    assert all(one or not of_all for of_all, one in zip(seen, one_by_one, strict=True))
-    if sum(group) + sum(sum(of) + sum(promised) for of, promised in objects) < 1 << 50:
-        assert seen == one_by_one
 
 
 def test_a_pool_that_lacks_bytes_takes_none_from_the_others() -> None:

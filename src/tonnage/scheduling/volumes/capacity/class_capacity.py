@@ -81,7 +81,7 @@ class ClassCapacity:
 
     def fits_unheld(self, policy: CapacityPolicy, sizes: Sizes, rows: Rows) -> Mask:
         """A mask over `rows`: True where the group would fit if nothing were held."""
-        return np.not_equal(self.choices(policy, sizes, rows, question=Question.FITS_UNHELD), NOTHING)
+        return self.fits(policy.unheld, sizes, rows)
 
     def choices(
         self,
@@ -90,7 +90,6 @@ class ClassCapacity:
         rows: Rows,
         own: Collection[Key] = (),
         *,
-        question: Question = Question.FITS,
         is_scored: bool = False,
     ) -> Numbers:
         """By row, the number of the first object that holds the group, or `NOTHING`. `is_scored`: the object to score
@@ -100,7 +99,7 @@ class ClassCapacity:
         found.fill(NOTHING)
         for level, layer in enumerate(self.layers):
             numbers = layer[rows]
-            is_better = reading.says(question, sizes, numbers, own).astype(np.bool_)  # Grade.NONE is 0
+            is_better = reading.says(Question.FITS, sizes, numbers, own).astype(np.bool_)  # Grade.NONE is 0
             if level and is_scored and policy.scores_best:
                 free_bytes = reading.scored_by_object(own)
                 is_better &= (found == NOTHING) | (free_bytes[numbers] > free_bytes[found])
@@ -141,11 +140,10 @@ class ClassCapacity:
 
     def held_numbers(self, policy: CapacityPolicy, sizes: Sizes, rows: npt.NDArray[np.intp]) -> Numbers:
         """The numbers of objects that reach these rows, would hold the group, and have holds; without duplicates."""
-        reading = self.reading(policy)
         at_rows = [layer[rows] for layer in self.layers] or [np.zeros(0, dtype=np.intp)]
         numbers: Numbers = np.unique(np.concatenate(at_rows))
-        is_wanted = reading.is_held(numbers) & (reading.says(Question.FITS_UNHELD, sizes, numbers) > Grade.NONE)
-        return numbers[is_wanted]
+        fits = self.reading(policy.unheld).says(Question.FITS, sizes, numbers) > Grade.NONE
+        return numbers[self.reading(policy).is_held(numbers) & fits]
 
     def live(self) -> list[CapacityEntry]:
         """All current objects, in no particular order."""

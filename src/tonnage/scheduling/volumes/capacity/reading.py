@@ -3,14 +3,15 @@
 One table row is one object: its pools in bytes, largest first, the largest claim, and its holds. A profile's
 `CapacityPolicy` decides how objects are read. A verdict is kept until its object changes. The driver decides where
 promised claims go: nearly everywhere there is so much room that its choice does not matter, which is checked for all
-objects at once; the other objects are compared with all possible outcomes.
+objects at once; the other objects with promises are judged one by one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum, auto
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -21,7 +22,6 @@ from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.columns import Ints, Mask, grown
 from tonnage.scheduling.volumes.capacity.pools import NO_ROOM, Room
 from tonnage.scheduling.volumes.packing.pool_fits import (
-    FEW_CLAIMS,
     MOST_BYTES,
     NO_POOL,
     UNBOUNDED,
@@ -31,20 +31,15 @@ from tonnage.scheduling.volumes.packing.pool_fits import (
     Sizes,
     descending,
     fits,
-    fits_at_a_glance,
 )
 from tonnage.scheduling.volumes.packing.pool_grades import (
     Grade,
     Grades,
-    Left,
-    are_seen_to_fit,
     fits_beside_one,
     grade_one,
     grades,
     have_room_to_spare,
-    have_the_bytes,
     is_guaranteed,
-    left_by_promises,
 )
 from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
 from tonnage.scheduling.volumes.packing.shared_pools import SharedView
@@ -58,13 +53,9 @@ _GRADES: Final = tuple(Grade)
 _NO_CLAIM: Final = -1
 _COLUMNS: Final = np.dtype(
     [
-        ("is_held", np.bool_),
-        ("is_shared", np.bool_),  # in `Reading.shared`
         ("is_unbounded", np.bool_),  # it has an unlimited pool, of which the table of pools shows `MOST_BYTES`
-        ("limit", np.int64),  # the largest claim
-        ("limit_beside", np.int64),  # the largest claim on top of promises; `_NO_CLAIM` if the object is reserved
-        ("slots", np.int64),  # how many volumes can still be made
-        ("slots_beside", np.int64),  # the same beside those that are promised
+        ("limit", np.int64),  # the largest claim on top of promises; `_NO_CLAIM` if the object is reserved
+        ("slots", np.int64),  # how many volumes can still be made beside those that are promised
         ("promised", np.int64),
         ("largest_promised", np.int64),
         ("scored", np.int64),  # the free bytes that scores use, less promises
@@ -89,13 +80,21 @@ class CapacityPolicy:
     scores_best: bool = False
     """If several objects of a class fit, score the one with the most free bytes, not the first."""
 
+    @cached_property
+    def unheld(self) -> CapacityPolicy:
+        """The same as if nothing were held."""
+
+        def shared(capacity: CSIStorageCapacity, own: Collection[Key]) -> SharedView | None:
+            view = self.shared(capacity, own)
+            return None if view is None else view._replace(promised=())
+
+        return replace(self, held=lambda capacity, own: (), shared=shared)
+
 
 class Question(IntEnum):  # half of every memo's key: numbers have a hash without a call
-    """A question to an object about a group of claims. The answer is a grade; for the FITS ones, NONE means no."""
+    """A question to an object about a group of claims. The answer is a grade; for FITS, NONE means no."""
 
     FITS = auto()
-    FITS_UNHELD = auto()
-    """Would the group fit if nothing were held?"""
     GRADE = auto()
     """Answers POSSIBLE instead of ORDERED."""
     GRADE_WITH_ORDER = auto()
@@ -118,8 +117,6 @@ class Reading:
         self._told_bytes: list[int] = []
         """By object, the free bytes that scores use, as published."""
         self.pools = _no_pools(0, 1)
-        self._has_slots = False
-        """True if an object has, or had, a limited number of volumes."""
         self._table: npt.NDArray[np.void] = np.zeros(0, dtype=_COLUMNS)
         self._memo: dict[tuple[Question, Sizes], Grades] = {}
         """Answers by object number; most recently used last."""
@@ -153,7 +150,6 @@ class Reading:
         self.pools[number] = NO_POOL
         if room.pools:
             self.pools[number, : len(room.pools)] = [max(min(pool, MOST_BYTES), NO_POOL) for pool in room.pools]
-        self._has_slots |= room.slots < UNBOUNDED
         self._told_bytes[number] = self.policy.scored_bytes(capacity) if capacity is not None else 0
         self.write_holds(number)
 
@@ -170,20 +166,15 @@ class Reading:
             self.shared[number] = view
             if held is not None:
                 held = descending(size for size, _ in view.promised)
-        is_held = held != () or view is not None
-        if is_held:
+        if held != () or view is not None:
             self.held[number] = held
         else:
             self.held.pop(number, None)
-        promised, slots = held or (), min(room.slots, MOST_BYTES)
+        promised = held or ()
         self._table[number] = (  # in the order of `_COLUMNS`
-            is_held,
-            view is not None,
             bool(room.pools) and room.pools[0] >= UNBOUNDED,
-            min(room.claim_limit, MOST_BYTES),
             min(room.claim_limit_beside(promised), MOST_BYTES) if held is not None else _NO_CLAIM,
-            slots,
-            slots - len(promised),
+            min(room.slots, MOST_BYTES) - len(promised),
             min(sum(promised), MOST_BYTES),
             promised[0] if promised else 0,
             self._scored_beside(number, promised),
@@ -246,8 +237,7 @@ class Reading:
 
     def is_held(self, numbers: Numbers) -> Mask:
         """A mask over `numbers`: True for objects with holds."""
-        is_held: Mask = self._table["is_held"][numbers]
-        return is_held
+        return np.isin(numbers, list(self.held))
 
     def scored_by_object(self, own: Collection[Key] = ()) -> Ints:
         """By object number, the free bytes that scores use, less promises to claims not in `own`."""
@@ -284,27 +274,25 @@ class Reading:
 
     def _verdict(self, question: Question, sizes: Sizes, number: int, held: Held, own: Collection[Key] = ()) -> Grade:
         """The answer of one object beside what is `held` of it, without arrays."""
-        is_unheld, with_order = question is Question.FITS_UNHELD, question is Question.GRADE_WITH_ORDER
-        is_graded, least = with_order or question is Question.GRADE, self.policy.must_be
-        promised, search, pool_policy = () if is_unheld else held, self.search, self.pool_policy
-        if promised is None:
+        with_order, least = question is Question.GRADE_WITH_ORDER, self.policy.must_be
+        is_graded, search, pool_policy = question is not Question.FITS, self.search, self.pool_policy
+        if held is None:
             return Grade.NONE
         room, capacity = self.rooms[number], self._capacities[number]
         pools, view = room.pools, self.view_beside(number, own)
-        if room.slots < UNBOUNDED and len(sizes) + _count(promised, view, is_unheld=is_unheld) > room.slots:
+        if len(sizes) + len(held if view is None else view.promised) > room.slots:
             return Grade.NONE
         if capacity is not None and view is not None:
-            name = capacity.storage_class_name
-            grade = view.grade(sizes, name, search, with_order=with_order, is_held=not is_unheld)
-        elif not pools or sizes[0] > room.claim_limit_beside(promised):
+            grade = view.grade(sizes, capacity.storage_class_name, search, with_order=with_order)
+        elif not pools or sizes[0] > room.claim_limit_beside(held):
             return Grade.NONE
         elif is_graded:
-            grade = grade_one(pools, sizes, promised, search, pool_policy, with_order=with_order)
+            grade = grade_one(pools, sizes, held, search, pool_policy, with_order=with_order)
         elif least is Grade.GUARANTEED:
-            together = descending(sizes + promised) if promised else sizes
+            together = descending(sizes + held) if held else sizes
             return least if is_guaranteed(pools, together, search, pool_policy) else Grade.NONE
         else:
-            return least if fits_beside_one(pools, sizes, promised, search, pool_policy) else Grade.NONE
+            return least if fits_beside_one(pools, sizes, held, search, pool_policy) else Grade.NONE
         if grade < least:
             return Grade.NONE
         return grade if is_graded else least
@@ -318,104 +306,43 @@ class Reading:
 
     def _judged(self, question: Question, sizes: Sizes, numbers: Numbers) -> Grades:
         """The answers of many objects, with arrays."""
-        pools, least = self.pools[numbers], self.policy.must_be
-        is_graded = question in (Question.GRADE, Question.GRADE_WITH_ORDER) or least is Grade.GUARANTEED
+        pools, table, least = self.pools[numbers], self._table, self.policy.must_be
+        is_graded = question is not Question.FITS or least is Grade.GUARANTEED
         if is_graded:
             with_order = question is Question.GRADE_WITH_ORDER
             found = grades(pools, sizes, self.search, self.pool_policy, with_order=with_order)
         else:
             found = fits(pools, sizes, self.search).astype(np.int8)
-        found[self._table["is_unbounded"][numbers]] = Grade.GUARANTEED
-        limit = "limit" if question is Question.FITS_UNHELD else "limit_beside"
-        found[self._table[limit][numbers] < sizes[0]] = Grade.NONE
-        if self._has_slots:
-            slots = "slots" if question is Question.FITS_UNHELD else "slots_beside"
-            found[self._table[slots][numbers] < len(sizes)] = Grade.NONE
-        shared_idx = np.flatnonzero((found > Grade.NONE) & self._table["is_shared"][numbers]) if self.shared else ()
-        if question is not Question.FITS_UNHELD:
-            self._judge_beside_promises(question, sizes, numbers, found, is_graded=is_graded)
-        for place in shared_idx:
+        found[table["is_unbounded"][numbers]] = Grade.GUARANTEED
+        found[(table["limit"][numbers] < sizes[0]) | (table["slots"][numbers] < len(sizes))] = Grade.NONE
+        is_shared = (found > Grade.NONE) & np.isin(numbers, list(self.shared)) if self.shared else ()
+        # Promises since the last refresh are few.
+        places = np.flatnonzero((found > Grade.NONE) & (table["promised"][numbers] > 0))
+        is_sure = self._is_sure(pools[places], table[numbers[places]], sizes)
+        found[places] = np.where(is_sure, Grade.GUARANTEED, Grade.NONE)
+        if pools.shape[1] == 1:  # promises are subtracted: a group that is not sure does not fit
+            is_sure |= table["promised"][numbers[places]] < MOST_BYTES
+        for place in {*places[~is_sure].tolist(), *np.flatnonzero(is_shared).tolist()}:
             number = int(numbers[place])
             found[place] = self._verdict(question, sizes, number, self.held.get(number, ()))
         if is_graded:
             found[found < least] = Grade.NONE
         return found
 
-    def _judge_beside_promises(
-        self, question: Question, sizes: Sizes, numbers: Numbers, found: Grades, *, is_graded: bool
-    ) -> None:
-        """Correct the answers of objects with promises. They are few: promises since the last refresh."""
-        is_promised = (self._table["promised"][numbers] > 0) & ~self._table["is_shared"][numbers]
-        places = np.flatnonzero((found > Grade.NONE) & is_promised)
-        is_sure = self._is_sure(numbers[places], sizes)
-        found[places[is_sure]] = Grade.GUARANTEED
-        places = places[~is_sure]
-        of = numbers[places]
-        promised = self._table["promised"][of]
-        may_fit = have_the_bytes(self.pools[of], promised, sizes)
-        # With a single pool, promises are subtracted: a group that is not sure does not fit.
-        is_single = self.pools[of, 1] == NO_POOL if self.pools.shape[1] > 1 else np.True_
-        may_fit &= ~(is_single & (promised < MOST_BYTES))
-        found[places[~may_fit]] = Grade.NONE
-        places = places[may_fit]
-        if not is_graded and places.size:
-            is_seen = are_seen_to_fit(*self._promised_columns(numbers[places]), sizes)
-            found[places[is_seen]] = Grade.POSSIBLE
-            places = places[~is_seen]
-            # Most room first: if the search ends early, these matter most.
-            room = self.pools[numbers[places]].sum(axis=1, dtype=np.float64) - self._table["promised"][numbers[places]]
-            places = self._judge_by_what_is_left(sizes, numbers, found, places[np.argsort(-room, kind="stable")])
-        for place, number in zip(places.tolist(), numbers[places].tolist(), strict=True):
-            found[place] = self._verdict(question, sizes, number, self.held[number])
-
-    def _judge_by_what_is_left(self, sizes: Sizes, numbers: Numbers, found: Grades, places: Numbers) -> Numbers:
-        """Compare a group with all that promises may leave of objects. Returns the places that stay undecided."""
-        numbered = zip(places.tolist(), numbers[places].tolist(), strict=True)
-        tables = {place: self._left_by_promises(number) for place, number in numbered}
-        known = {place: left for place, left in tables.items() if left is not None}
-        if not known:
-            return places
-        counts = np.array([len(left.rows) for left in known.values()])
-        holds = fits_at_a_glance(np.concatenate([left.rows for left in known.values()]), sizes)
-        failing = np.bincount(np.repeat(np.arange(len(counts)), counts)[~holds], minlength=len(counts))
-        found[list(known)] = (counts > 0) & (failing == 0)
-        is_final = np.array([left.is_exact for left in known.values()]) & (len(sizes) <= FEW_CLAIMS)
-        settled = {place for place, is_open in zip(known, (failing > 0) & ~is_final, strict=True) if not is_open}
-        return np.array([place for place in tables if place not in settled], dtype=np.intp)
-
-    def _left_by_promises(self, number: int) -> Left | None:
-        """What promises may leave of an object's pools (`left_by_promises`), as wide as the table; None if unknown."""
-        pools = self.rooms[number].pools
-        left = left_by_promises(pools, self.held[number] or (), self.search, self.pool_policy)
-        if left is None or len(pools) == self.pools.shape[1]:
-            return left
-        rows = np.full((len(left.rows), self.pools.shape[1]), NO_POOL, dtype=np.int64)
-        rows[:, : len(pools)] = left.rows
-        return Left(rows, left.is_exact)
-
-    def _is_sure(self, numbers: Numbers, sizes: Sizes) -> Mask:
-        """A mask over `numbers`: True if the object surely holds the group and all promises. False means undecided.
+    def _is_sure(self, pools: Ints2D, columns: npt.NDArray[np.void], sizes: Sizes) -> Mask:
+        """A mask over objects: True if the object surely holds the group and all promises. False means undecided.
 
         With T bytes in all and c the largest claim, either condition is enough (`pool_grades.py` says why):
 
             largest pool >= T          sum over pools of max(pool - c + 1, 0) > T - c
         """
-        promised, asked = self._table["promised"][numbers], sum(sizes)
+        promised = columns["promised"]
         # A sum of promises is cut at 64 bits and may be larger. Below that, differences stay within 64 bits.
-        is_sure: Mask = (self.pools[numbers, 0] - promised >= asked) & (promised < MOST_BYTES)
-        is_sure |= self._table["is_unbounded"][numbers]
-        if self.pools.shape[1] > 1:
-            left_idx = np.flatnonzero(~is_sure)
-            is_sure[left_idx] = have_room_to_spare(*self._promised_columns(numbers[left_idx]), sizes)
+        is_sure: Mask = (pools[:, 0] - promised >= sum(sizes)) & (promised < MOST_BYTES)
+        is_sure |= columns["is_unbounded"]
+        if pools.shape[1] > 1:
+            is_sure |= have_room_to_spare(pools, promised, columns["largest_promised"], sizes)
         return is_sure
-
-    def _promised_columns(self, numbers: Numbers) -> tuple[Ints2D, Ints, Ints]:
-        return self.pools[numbers], self._table["promised"][numbers], self._table["largest_promised"][numbers]
-
-
-def _count(promised: Sizes, view: SharedView | None, *, is_unheld: bool) -> int:
-    """How many volumes are promised; with a view, of all connected objects."""
-    return 0 if is_unheld else len(promised if view is None else view.promised)
 
 
 def _no_pools(objects: int, pools: int) -> Ints2D:

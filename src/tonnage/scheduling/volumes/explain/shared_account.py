@@ -47,7 +47,7 @@ class SharedAccount:
     """How many volumes can still be made from the object."""
 
     def supply(self, capacity: CSIStorageCapacity) -> Supply:
-        grade = self._grade(is_held=True)
+        grade = self._grade(self.view)
         order = self.view.order(self.sizes, self.class_name, self.search) if grade is Grade.ORDERED else None
         return Supply(
             capacity,
@@ -79,7 +79,7 @@ class SharedAccount:
         if together > sum(room.pools):
             told = f"{amount(sum(room.shown_pools))} free in {len(room.pools)} pools, needs {amount(together)} together"
             return lacking(together - sum(room.pools), told)
-        if self._grade(is_held=False) is Grade.NONE:
+        if self._grade(self.view._replace(promised=())) is Grade.NONE:
             parts = [
                 f"{name} needs {amounts(sizes)} of {amounts(room.shown_pools)}"
                 for name, (sizes, room) in by_class.items()
@@ -94,8 +94,8 @@ class SharedAccount:
         ]
         return promised_miss(room, self.sizes, descending(promised), self.holds)
 
-    def _grade(self, *, is_held: bool) -> Grade:
-        return self.view.grade(self.sizes, self.class_name, self.search, with_order=True, is_held=is_held)
+    def _grade(self, view: SharedView) -> Grade:
+        return view.grade(self.sizes, self.class_name, self.search, with_order=True)
 
     def _by_class(self) -> dict[str, tuple[Sizes, Room]]:
         """By class of the group: its claims, and the pools that it reaches."""

@@ -141,35 +141,6 @@ def _guaranteed(pools: Ints2D, sizes: Sizes, search: SearchBudget, policy: PoolP
     return ~is_shut_out
 
 
-# Beside promises, by bytes alone: pools [O, P], promised bytes [O] and largest promise [O] per object. Objects whose
-# sums may exceed 64 bits are left undecided.
-
-
-def have_the_bytes(pools: Ints2D, promised: Ints, sizes: Sizes) -> Mask:
-    """A mask over objects: True if the object may have enough bytes for the group and the promises together."""
-    asked = sum(sizes)
-    most = _HALF // pools.shape[1]
-    if asked >= _HALF:
-        return np.ones(len(pools), dtype=np.bool_)
-    has: Mask = np.clip(pools, 0, most).sum(axis=1) >= np.minimum(promised, _HALF) + asked
-    has |= pools[:, 0] >= most
-    return has
-
-
-def are_seen_to_fit(pools: Ints2D, promised: Ints, largest: Ints, sizes: Sizes) -> Mask:
-    """`is_seen_to_fit` for each of these objects."""
-    most = _HALF // pools.shape[1]
-    seen: Mask = (promised < _HALF) & (pools[:, 0] < most) & (sum(sizes) < most)
-    pools = np.where(seen[:, None], np.maximum(pools, 0), 0)
-    seen &= np.maximum(pools - (largest[:, None] - 1), 0).sum(axis=1) > promised - largest
-    left = pools.sum(axis=1) - promised
-    for size in sizes if seen.any() else ():
-        if size:
-            seen &= left > np.minimum(pools, size - 1).sum(axis=1)
-        left -= size
-    return seen
-
-
 # -- one object -------------------------------------------------------------------------------------------------------
 
 

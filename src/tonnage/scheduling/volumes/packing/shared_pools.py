@@ -99,11 +99,11 @@ class SharedView(NamedTuple):
             return None
         return pieces_of((size, self.owners[name]) for size, name in zip(sizes, names, strict=True))
 
-    def grade(self, sizes: Sizes, class_name: str, search: SearchBudget, *, with_order: bool, is_held: bool) -> Grade:
+    def grade(self, sizes: Sizes, class_name: str, search: SearchBudget, *, with_order: bool) -> Grade:
         pieces = self.pieces(sizes, class_name)
         if pieces is None:
             return Grade.NONE
-        return shared_grade(self.pools, pieces, self.promised if is_held else (), search, with_order=with_order)
+        return shared_grade(self.pools, pieces, self.promised, search, with_order=with_order)
 
     def order(self, sizes: Sizes, class_name: str, search: SearchBudget) -> OwnedSizes | None:
         """An order of the claims that always works (`OwnedSizes`, in that order); None if there is none."""
