@@ -51,6 +51,8 @@ def test_the_chart_has_tonnages_version():
 
 OPEN = {".scheduler.config"}
 """A file of another format, which the scheduler itself reads strictly: here only what templates read has a type."""
+UNSET = {"global", "claims", "initialDelaySeconds", "type", "rollingUpdate"}
+"""What may be set and has no default here."""
 
 
 def test_every_value_is_in_the_schema_and_every_object_of_it_is_closed():
@@ -58,11 +60,13 @@ def test_every_value_is_in_the_schema_and_every_object_of_it_is_closed():
     values = yaml.safe_load((CHART / "values.yaml").read_text())
 
     def compare(value: object, rule: dict[str, object], path: str) -> None:
+        if "$ref" in rule:
+            rule = schema["definitions"][str(rule["$ref"]).rsplit("/", 1)[1]]
         properties = rule.get("properties")
         if not isinstance(properties, dict) or not isinstance(value, dict) or path in OPEN:
             return
         assert rule["additionalProperties"] is False, path
-        assert set(value) == set(properties) - {"global", "claims"}, path
+        assert set(value) - UNSET == set(properties) - UNSET, path
         for name, below in value.items():
             assert "description" in properties[name] or "properties" in properties[name], f"{path}.{name}"
             compare(below, properties[name], f"{path}.{name}")
@@ -121,8 +125,33 @@ CONFIGURED = (
             "dashboard.enabled=true,dashboard.ingress.enabled=true",
             "dashboard.ingress.enabled needs dashboard.ingress.host",
         ),
+        (f"{CONFIGURED},scheduler.config.profiles[0].plugin=a", "scheduler.config.profiles[0].plugin is not a field of a profile"),
+        (
+            f"{CONFIGURED},scheduler.replicas=1,scheduler.config.leaderElection.leaderElect=false,"
+            "scheduler.config.profiles[0].percentageOfNodesToScore=50",
+            "scheduler.config.profiles[0] must not serve default-scheduler beside kube-scheduler",
+        ),
+        (
+            f"{CONFIGURED},scheduler.config.profiles[0].schedulerName=default-scheduler,"
+            f"scheduler.config.leaderElection.resourceName=own,"
+            f"scheduler.config.leaderElection.resourceNamespace={NAMESPACE}",
+            "scheduler.config.profiles[0] must not serve default-scheduler beside kube-scheduler",
+        ),
         ("scheduler.livenessProbe.periodSeconds=0", "scheduler.livenessProbe.periodSeconds"),
+        ("scheduler.livenessProbe.httpGet.path=x", "scheduler.livenessProbe"),
+        ("scheduler.leaderElection=null", "scheduler: leaderElection is required"),
+        ("monitoring=null", "monitoring is required"),
         ("scheduler.strategy.kind=Never", "scheduler.strategy"),
+        ("scheduler.strategy.type=Never", "scheduler.strategy.type must be one of"),
+        ("scheduler.featureGates.CSIStorageCapacityV3=true", "scheduler.featureGates"),
+        (
+            "scheduler.leaderElection.leaseDuration=5s",
+            "scheduler.leaderElection.leaseDuration is 5s: it must be longer than renewDeadline, which is 10s",
+        ),
+        (
+            "scheduler.leaderElection.retryPeriod=1m30s",
+            "scheduler.leaderElection.renewDeadline is 10s: it must be longer than retryPeriod, which is 1m30s",
+        ),
         ("monitoring.prometheusRule.runbookUrl=docs", "it must be an http or https URL"),
         ("scheduler.leaderElection.leaseDuration=15", "scheduler.leaderElection.leaseDuration"),
         ("scheduler.leaderElection.leaseDuration=15x", "it must be a duration"),
@@ -300,6 +329,22 @@ def test_what_a_platform_asks_of_pods_can_be_set():
     (constraint,) = pod["topologySpreadConstraints"]
     assert constraint["topologyKey"] == "topology.kubernetes.io/rack"
     assert pod["dnsPolicy"] == "Default" and "hostNetwork" not in pod
+
+
+@needs_helm
+def test_a_probe_is_delayed_or_left_out():
+    done = template("--set", "scheduler.livenessProbe=null", "--set", "scheduler.readinessProbe.initialDelaySeconds=7")
+    assert done.returncode == 0, done.stderr
+    pod = the(documents(done.stdout), "Deployment", "tonnage-scheduler")["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert "livenessProbe" not in container
+    assert container["readinessProbe"]["initialDelaySeconds"] == 7
+
+
+def test_the_chart_takes_the_gates_that_the_scheduler_knows():
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    gates = schema["properties"]["scheduler"]["properties"]["featureGates"]["propertyNames"]["enum"]
+    assert set(gates) == {"AllAlpha", "AllBeta", *Gates.table()}
 
 
 @needs_helm

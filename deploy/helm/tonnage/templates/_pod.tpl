@@ -151,10 +151,11 @@ spec:
 {{- end }}
 {{- end -}}
 
-{{/* The three probes. (dict … "port" "https" "scheme" "HTTPS"), without scheme for plain HTTP. */}}
+{{/* The probes that are not null. (dict … "port" "https" "scheme" "HTTPS"), without scheme for plain HTTP. */}}
 {{- define "tonnage.probes" -}}
 {{- $it := . -}}
 {{- range $probe, $path := dict "startupProbe" "/readyz" "livenessProbe" "/livez" "readinessProbe" "/readyz" }}
+{{- with get $it.values $probe }}
 {{ $probe }}:
   httpGet:
     path: {{ $path }}
@@ -162,6 +163,7 @@ spec:
     {{- with $it.scheme }}
     scheme: {{ . }}
     {{- end }}
-  {{- toYaml (get $it.values $probe) | nindent 2 }}
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end }}
 {{- end -}}
