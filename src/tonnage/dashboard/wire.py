@@ -266,7 +266,6 @@ class Collections:
     def __init__(self) -> None:
         self.revision = 0
         self._rows: dict[str, dict[str, Row]] = {name: {} for name in COLLECTIONS}
-        self._encoded: dict[str, dict[str, msgspec.Raw]] = {name: {} for name in COLLECTIONS}
         self.followers: set[CollectionFollower] = set()
         self._start = secrets.token_hex(4)
         self._changed_at: dict[tuple[str, str], int] = {}  # in the order of their last change
@@ -293,26 +292,22 @@ class Collections:
         if rows.get(key) == row:
             return
         rows[key] = row
-        self._encoded[collection][key] = msgspec.Raw(_encoder.encode(row))
         self._tell(collection, key)
 
     def remove(self, collection: str, key: str) -> None:
         if self._rows[collection].pop(key, None) is not None:
-            del self._encoded[collection][key]
             self._tell(collection, key)
 
     def state(self) -> bytes:
-        return _encoder.encode(
-            {"state": True, "revision": self.revision, "at": self.at, "set": self._encoded, "gone": {}}
-        )
+        return _encoder.encode({"state": True, "revision": self.revision, "at": self.at, "set": self._rows, "gone": {}})
 
     def difference(self, revision: int) -> bytes:
         """One message: the rows that changed after `revision`, each in its latest version."""
         changed = takewhile(lambda each: each[1] > revision, reversed(self._changed_at.items()))
-        present: dict[str, dict[str, msgspec.Raw]] = {}
+        present: dict[str, dict[str, Row]] = {}
         gone: dict[str, list[str]] = {}
         for name, key in sorted(place for place, _ in changed):
-            row = self._encoded[name].get(key)
+            row = self._rows[name].get(key)
             if row is None:
                 gone.setdefault(name, []).append(key)
             else:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
 from typing import Any, Final, NamedTuple, Self
 
@@ -26,7 +26,7 @@ from tonnage.client.http import Client
 from tonnage.client.informer import Informer
 from tonnage.client.informers import Informers
 from tonnage.client.program_pages import NotLetIn
-from tonnage.clock import within
+from tonnage.clock import in_background, within
 from tonnage.dashboard.model.shown_cluster import ShownCluster
 from tonnage.dashboard.wire import NoticeRow
 from tonnage.endpoints import Endpoint
@@ -181,7 +181,7 @@ class LiveCluster(ShownCluster):
         self._scheduler, self._scheduler_user = scheduler, scheduler_user
         self._is_touched = asyncio.Event()
         self._has_news = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._stack = AsyncExitStack()
         self._told: set[str] = set()
         self._refused_since_s: dict[type[Object], float] = {}
         self._is_forgetting = False
@@ -255,23 +255,17 @@ class LiveCluster(ShownCluster):
         return [event for event in events.items if not about.uid or event.involved_object.uid in ("", about.uid)]
 
     async def __aenter__(self) -> Self:
-        self.informers.start()
-        self._start("settle", self._settle())
-        self._start("report what cannot be read", self._tell())
-        if self._scheduler is not None:
-            self._start("ask the scheduler", self._ask())
+        await self._stack.enter_async_context(self.informers)
         for events in self._events:
-            events.start()
+            await self._stack.enter_async_context(events)
+        work = {"settle": self._settle, "report what cannot be read": self._tell, "ask the scheduler": self._ask}
+        for name, run in work.items():
+            if run != self._ask or self._scheduler is not None:
+                await self._stack.enter_async_context(in_background(run(), name))
         return self
 
-    def _start(self, name: str, work: Any) -> None:
-        self._tasks.append(asyncio.create_task(work, name=name))
-
     async def __aexit__(self, *_: object) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.gather(self.informers.stop(), *(events.stop() for events in self._events))
+        await self._stack.aclose()
 
     async def wait_first(self, timeout_s: float = 5.0) -> None:
         """Return when the state is complete, or after the timeout; late rows then follow as changes."""
@@ -298,10 +292,7 @@ class LiveCluster(ShownCluster):
 
     def _remove(self, old: Object) -> None:
         self.model.tick(self.clock.now())
-        if self._is_forgetting:
-            self.model.forget(old)
-        else:
-            self.model.remove(old)
+        (self.model.forget if self._is_forgetting else self.model.remove)(old)
         self._is_touched.set()
 
     def _heard(self, event: Event) -> None:

@@ -74,10 +74,6 @@ class ShownCluster:
         """Kinds that may not be read, and why."""
         return {}
 
-    async def workloads(self) -> Sequence[Object]:
-        """The workloads, which decisions do not read: Deployments, Jobs and the like."""
-        return [each for each in self.model.objects if isinstance(each, NOT_READ_BY_DECISIONS)]
-
     async def rules(self) -> Sequence[Doc]:
         """The objects that pod creation reads: LimitRanges, ResourceQuotas, PriorityClasses, RuntimeClasses."""
         return ()
@@ -90,7 +86,7 @@ class ShownCluster:
             memory = await self.memory() if with_memory else None
         except TonnageError as exc:
             notes.append(scheduler_silent(exc))
-        workloads = await self.workloads() if with_workloads else ()
+        of_workloads = (each for each in self.model.objects if isinstance(each, NOT_READ_BY_DECISIONS))
         rules = await self.rules() if with_workloads else ()
         schedulers = await self.schedulers(memory.scheduler_names if memory is not None else ())
         return ClusterState(
@@ -99,7 +95,7 @@ class ShownCluster:
             self.clock,
             notes=notes,
             memory=memory,
-            workloads=workloads,
+            workloads=list(of_workloads) if with_workloads else (),
             unlisted=self.unlisted(),
             schedulers=schedulers,
             rules=rules,

@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise, takewhile
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from tonnage.errors import TonnageError, closest
 from tonnage.whatif.manifests import GivenText
@@ -28,13 +28,12 @@ _LINE: Final = re.compile(rb"[ \t\r\f\v]*([^\n]*)\n?")
 """A line from its first non-space character. Linear in any file: files may be hostile."""
 
 
-@dataclass(slots=True)
-class GivenFiles:
-    manifests: list[GivenText] = field(default_factory=list)
-    steps: GivenText | None = None
-    scenario: GivenText | None = None
-    config: GivenText | None = None
-    passed_over: list[str] = field(default_factory=list)
+class GivenFiles(NamedTuple):
+    manifests: list[GivenText]
+    steps: GivenText | None
+    scenario: GivenText | None
+    config: GivenText | None
+    passed_over: list[str]
 
 
 def kind_of(given: GivenText) -> str:
@@ -60,28 +59,26 @@ def _is_list(data: bytes) -> bool:
 
 def sorted_out(files: Iterable[GivenText]) -> GivenFiles:
     """Sort files by kind. Raises TonnageError when they cannot be replayed."""
-    given_files = GivenFiles()
     by_kind: dict[str, list[GivenText]] = {}
     for file in files:
         by_kind.setdefault(kind_of(file), []).append(file)
-    given_files.manifests = by_kind.get(MANIFESTS, [])
-    given_files.passed_over = [given_text.name for given_text in by_kind.get(OTHER, [])]
-    given_files.steps = _only(by_kind.get(STEPS, []), "files of steps")
-    given_files.scenario = _only(by_kind.get(SCENARIO, []), "scenarios")
-    given_files.config = _only(by_kind.get(CONFIGURATION, []), "configurations of the scheduler")
-    if given_files.steps is not None and given_files.scenario is not None:
+    manifests = by_kind.get(MANIFESTS, [])
+    steps = _only(by_kind.get(STEPS, []), "files of steps")
+    scenario = _only(by_kind.get(SCENARIO, []), "scenarios")
+    config = _only(by_kind.get(CONFIGURATION, []), "configurations of the scheduler")
+    if steps is not None and scenario is not None:
         raise TonnageError(
-            f"{given_files.steps} holds steps and {given_files.scenario} is a scenario; one of the two can be played",
+            f"{steps} holds steps and {scenario} is a scenario; one of the two can be played",
             hint="leave the other one out",
         )
-    if given_files.steps is None and given_files.scenario is None:
+    if steps is None and scenario is None:
         raise TonnageError(
             "there is nothing to play in these files: no list of steps, and no scenario",
             hint="give a file of steps (tonnage replay) or a Scenario (tonnage simulate), with the cluster's manifests",
         )
-    if not given_files.manifests:
+    if not manifests:
         raise TonnageError("the cluster is missing", hint="give the cluster's manifests too")
-    return given_files
+    return GivenFiles(manifests, steps, scenario, config, [each.name for each in by_kind.get(OTHER, [])])
 
 
 def _only(found: Sequence[GivenText], what: str) -> GivenText | None:

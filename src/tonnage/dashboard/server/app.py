@@ -16,8 +16,7 @@ import hashlib
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from importlib.resources import files
-from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -141,6 +140,7 @@ def json_answer(document: Any, *, status: int = 200) -> web.Response:
     )
 
 
+_PAGES: Final = Path(__file__).parents[1] / "pages"
 _TYPES: Final = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -150,11 +150,11 @@ _TYPES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
 class PageFile:
-    body: bytes
-    content_type: str
-    etag: str
+    def __init__(self, body: bytes, suffix: str) -> None:
+        self.body = body
+        self.content_type = _TYPES[suffix]
+        self.etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
 
     def answer(self, request: web.BaseRequest) -> web.Response:
         headers = {"Content-Type": self.content_type, "Cache-Control": "no-cache", "ETag": self.etag}
@@ -165,30 +165,15 @@ class PageFile:
 
 def page_files() -> dict[str, PageFile]:
     """The pages' files by URL path; `/` is index.html."""
-    found: dict[str, PageFile] = {}
-    _gather(files("tonnage.dashboard") / "pages", "", found)
+    files = {f"/{path.relative_to(_PAGES).as_posix()}": path for path in _PAGES.rglob("*") if path.suffix in _TYPES}
+    found = {name: PageFile(path.read_bytes(), path.suffix) for name, path in files.items()}
     # A preload link for every module: following imports alone takes a round trip per level. The links have low
     # priority, so that login and state come first.
     modules = [path for path in sorted(found) if path.endswith(".js")]
     links = "".join(f'<link rel="modulepreload" fetchpriority="low" href="{path}">\n' for path in modules)
     body = found["/index.html"].body.replace(b"</head>", links.encode() + b"</head>", 1)
-    found["/"] = found["/index.html"] = PageFile(body, _TYPES[".html"], _etag(body))
+    found["/"] = found["/index.html"] = PageFile(body, ".html")
     return found
-
-
-def _gather(folder: Traversable, path: str, found: dict[str, PageFile]) -> None:
-    for traversable in folder.iterdir():
-        name = f"{path}/{traversable.name}"
-        suffix = traversable.name[traversable.name.rfind(".") :]
-        if traversable.is_dir():
-            _gather(traversable, name, found)
-        elif suffix in _TYPES:
-            body = traversable.read_bytes()
-            found[name] = PageFile(body, _TYPES[suffix], _etag(body))
-
-
-def _etag(body: bytes) -> str:
-    return f'"{hashlib.sha256(body).hexdigest()[:32]}"'
 
 
 MAX_LOGIN_BYTES: Final = 4 * 1024
