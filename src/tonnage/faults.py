@@ -71,7 +71,7 @@ def kind_of(name: str) -> Kind:
     """Raises InvalidFault for an unknown kind."""
     known = KINDS.get(name)
     if known is None:
-        raise InvalidFault(f'there is no fault "{name}"', hint=f"there are {', '.join(KINDS)}")
+        raise InvalidFault(f'there is no fault "{name}"', hint=f"the faults are {', '.join(KINDS)}")
     return known
 
 

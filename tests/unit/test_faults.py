@@ -125,7 +125,7 @@ def test_what_cannot_be_had_is_refused(kind: str, value: float, message: str) ->
 def test_an_unknown_kind_names_those_there_are() -> None:
     with pytest.raises(InvalidFault) as raised:
         Fault("fire")
-    assert raised.value.hint == f"there are {', '.join(KINDS)}"
+    assert raised.value.hint == f"the faults are {', '.join(KINDS)}"
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,7 @@ class Overview(Answer):
     nodes_not_ready: int
     nodes_cordoned: Annotated[int, Meta(description="ready nodes among them")]
     pending: Annotated[int, Meta(description="pods that wait for a node")]
+    gated: Annotated[int, Meta(description="pods that the scheduler does not try yet: they have scheduling gates")]
     on_their_way: Annotated[int, Meta(description="volumes that are being made, or rebuilt on another node")]
     classes: Annotated[dict[str, ClassRoom], Meta(description="by StorageClass, those with the most bytes first")]
 

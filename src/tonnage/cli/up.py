@@ -189,7 +189,7 @@ def demo(lists: bool, only: tuple[str, ...]) -> None:
     if unknown:
         near = closest(unknown[0], STORIES)
         hint = f"did you mean '{near[0]}'?" if near else "'tonnage demo --list' says what they show"
-        raise HintedUsageError(f'there is no story "{unknown[0]}"; there are {", ".join(STORIES)}', hint)
+        raise HintedUsageError(f'there is no story "{unknown[0]}"; the stories are {", ".join(STORIES)}', hint)
     if lists:
         rows = ((name, title_of(story)) for name, story in STORIES.items() if name in only or not only)
         echo("\n".join(columns(("STORY", "WHAT IT SHOWS"), rows)))

@@ -83,7 +83,7 @@ def by_node(option: str, said: Iterable[PerNode[T]], nodes: Sequence[str]) -> di
     unknown = next((each.node for each in said if each.node and each.node not in nodes), None)
     if unknown is not None:
         known = ", ".join(nodes) if len(nodes) <= 5 else f"{', '.join(nodes[:4])} … {nodes[-1]}"
-        raise ValueError(f'{option} names the node "{unknown}"; there are {known}')
+        raise ValueError(f'{option} names the node "{unknown}"; the nodes are {known}')
     values: dict[str, T] = {}
     general = [each.value for each in said if not each.node]
     for node in nodes:
@@ -103,8 +103,12 @@ def pools_by_node(said: Iterable[PerNode[tuple[int, ...]]], nodes: Sequence[str]
 
 
 def _split(text: str) -> tuple[str, str]:
-    node, separator, rest = text.partition("=")
-    return (node.strip(), rest.strip()) if separator else ("", text.strip())
+    node, separator, rest = map(str.strip, text.partition("="))
+    if separator and not node:
+        raise ValueError(
+            f'"{text}" names no node before "="; write it like "node-1={rest}", or "{rest}" for every node'
+        )
+    return (node, rest) if separator else ("", node)
 
 
 Policy = Literal["best-fit", "most-free", "first-fit", "random"]

@@ -69,7 +69,9 @@ def read_secrets(text: str, *, source: str) -> dict[str, dict[str, str]]:
         call = str(name).removesuffix(_SUFFIX)
         if call not in CALLS_WITH_SECRETS:
             known = ", ".join(f"{each}{_SUFFIX}" for each in CALLS_WITH_SECRETS)
-            raise UnreadableSecrets(f'{source}: "{name}" is not a call with secrets', hint=f"there are {known}")
+            raise UnreadableSecrets(
+                f'{source}: "{name}" is not a call with secrets', hint=f"the calls with secrets are {known}"
+            )
         if not isinstance(each, dict) or not all(isinstance(value, str) for value in each.values()):
             raise UnreadableSecrets(
                 f"{source}: {name} is not a map of text to text", hint=f"write {name}: {{key: value}}"

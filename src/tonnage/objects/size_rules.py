@@ -88,7 +88,7 @@ class SizeRules:
                     raise InvalidSizeRules(text, word, f"is a second {key}=")
                 amounts[key] = _amount_in(text, word, value, least=key == "extent")
             else:
-                raise InvalidSizeRules(text, word, f"is not known; there are {_WORDS}")
+                raise InvalidSizeRules(text, word, f"is not known; the rules are {_WORDS}")
             last = key
         steps.sort()
         twice = next((above for (above, _), (other, _) in pairwise(steps) if above == other), None)

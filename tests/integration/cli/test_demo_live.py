@@ -99,7 +99,7 @@ def test_an_unknown_story_is_wrong_usage_that_lists_the_stories():
     done = tonnage("demo", "--only", "most-free-first", "--only", "most-fre-first")
     error, hint = done.stderr.splitlines()
     assert (done.returncode, done.stdout) == (2, "")
-    assert error == f'error: there is no story "most-fre-first"; there are {", ".join(STORIES)}'
+    assert error == f'error: there is no story "most-fre-first"; the stories are {", ".join(STORIES)}'
     assert hint == "hint: did you mean 'most-free-first'?"
 
 

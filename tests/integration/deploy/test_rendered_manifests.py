@@ -125,7 +125,10 @@ CONFIGURED = (
             "dashboard.enabled=true,dashboard.ingress.enabled=true",
             "dashboard.ingress.enabled needs dashboard.ingress.host",
         ),
-        (f"{CONFIGURED},scheduler.config.profiles[0].plugin=a", "scheduler.config.profiles[0].plugin is not a field of a profile"),
+        (
+            f"{CONFIGURED},scheduler.config.profiles[0].plugin=a",
+            "scheduler.config.profiles[0].plugin is not a field of a profile",
+        ),
         (
             f"{CONFIGURED},scheduler.replicas=1,scheduler.config.leaderElection.leaderElect=false,"
             "scheduler.config.profiles[0].percentageOfNodesToScore=50",

@@ -33,8 +33,8 @@ def complaint(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
             'node "node-1" has no pools; give them, such as --pools 3x100Gi',
         ),
         ([*WHOLE, "--node-id", "node-1"], '--node-id names "node-1" twice'),
-        ([*WHOLE, "--pools", "node-2=1Gi"], '--pools names the node "node-2"; there are node-1'),
-        ([*WHOLE, "--max-volumes", "node-2=1"], '--max-volumes names the node "node-2"; there are node-1'),
+        ([*WHOLE, "--pools", "node-2=1Gi"], '--pools names the node "node-2"; the nodes are node-1'),
+        ([*WHOLE, "--max-volumes", "node-2=1"], '--max-volumes names the node "node-2"; the nodes are node-1'),
         (
             [*WHOLE, "--node-endpoint", "unix:///run/node.sock"],
             "--node-endpoint gives all nodes one address; write {node} where the node's id goes",

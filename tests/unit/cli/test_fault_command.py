@@ -92,7 +92,7 @@ def test_an_unknown_kind_is_wrong_usage_and_names_those_there_are(shell: Shell, 
     code, _, err = shell("--data-dir", str(tmp_path), verb, "fire")
     assert code == 2
     assert err.startswith("error: Invalid value for '[KIND]'" if verb == "clear" else "error: Invalid value for 'KIND'")
-    assert 'there is no fault "fire"; there are out-of-space, out-of-slots, ' in err
+    assert 'there is no fault "fire"; the faults are out-of-space, out-of-slots, ' in err
 
 
 def test_two_places_are_wrong_usage(shell: Shell) -> None:
@@ -177,7 +177,7 @@ def test_what_a_node_has_left_behind_may_be_cleared(shell: Shell, started: Path)
 def test_a_kind_that_there_is_not_is_suggested(shell: Shell, started: Path) -> None:
     code, _, err = shell("--data-dir", str(started), "set", "out-of-spcae")
     assert code == 2
-    assert 'there is no fault "out-of-spcae"; there are out-of-space, ' in err
+    assert 'there is no fault "out-of-spcae"; the faults are out-of-space, ' in err
     assert err.endswith("hint: did you mean 'out-of-space'?\n")
 
 

@@ -16,7 +16,7 @@ NODES = ("node-1", "node-2", "node-3")
 def test_a_node_that_is_not_there_is_named() -> None:
     with pytest.raises(click.UsageError) as raised, wrong_usage():
         pools_by_node([POOLS.convert("node-9=1Gi", None, None)], NODES)
-    assert raised.value.message == '--pools names the node "node-9"; there are node-1, node-2, node-3'
+    assert raised.value.message == '--pools names the node "node-9"; the nodes are node-1, node-2, node-3'
 
 
 def test_of_many_nodes_some_are_named() -> None:
@@ -24,7 +24,7 @@ def test_of_many_nodes_some_are_named() -> None:
     with pytest.raises(click.UsageError) as raised, wrong_usage():
         by_node("--max-volumes", [COUNT.convert("n=1", None, None)], many)
     assert raised.value.message == (
-        '--max-volumes names the node "n"; there are node-1, node-2, node-3, node-4 … node-100'
+        '--max-volumes names the node "n"; the nodes are node-1, node-2, node-3, node-4 … node-100'
     )
 
 
@@ -52,6 +52,10 @@ def test_both_options_may_be_repeated() -> None:
     ("arguments", "message"),
     [
         (["--pools", "1Qi"], '"1Qi" is not a quantity'),
+        (
+            ["--pools", "=1Gi"],
+            '"=1Gi" names no node before "="; write it like "node-1=1Gi", or "1Gi" for every node',
+        ),
         (
             ["--max-volumes", "many"],
             '"many" is not a number of volumes; write it like "8" or "node-2=2", 0 is no limit',

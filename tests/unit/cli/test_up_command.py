@@ -40,13 +40,13 @@ def complaint(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
         ),
         (
             ["--pools", "1Gi", "--pools", "node-4=1Gi"],
-            '--pools names the node "node-4"; there are node-1, node-2, node-3 (--nodes is 3)',
+            '--pools names the node "node-4"; the nodes are node-1, node-2, node-3 (--nodes is 3)',
         ),
         (
             ["--nodes", "1", "--pools", "node-1=1Gi", "--pools", "node-2=1Gi"],
-            '--pools names the node "node-2"; there are node-1 (--nodes is 1)',
+            '--pools names the node "node-2"; the nodes are node-1 (--nodes is 1)',
         ),
-        (["--pools", "node-2=1Gi"], '--pools names the node "node-2"; there are node-1 (--nodes is 1)'),
+        (["--pools", "node-2=1Gi"], '--pools names the node "node-2"; the nodes are node-1 (--nodes is 1)'),
         (
             ["--max-volumes", "many"],
             'Invalid value for \'--max-volumes\': "many" is not a number of volumes; write it like "8" or "node-2=2", '
@@ -54,7 +54,7 @@ def complaint(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
         ),
         (
             ["--nodes", "1", "--max-volumes", "node-2=1"],
-            '--max-volumes names the node "node-2"; there are node-1 (--nodes is 1)',
+            '--max-volumes names the node "node-2"; the nodes are node-1 (--nodes is 1)',
         ),
         (["--nodes", "0"], "Invalid value for '--nodes': 0 is not in the range 1<=x<=500."),
     ],
@@ -92,7 +92,7 @@ def test_fewer_nodes_than_what_was_kept_speaks_of_are_told(monkeypatch, capsys, 
     kept = {"nodes": 2, "pools": ["1Gi", "node-2=2Gi"], "max_volumes": ["16"], "pool_policy": "best-fit"}
     (tmp_path / "cluster.json").write_text(json.dumps(kept))
     told = complaint(monkeypatch, capsys, "--data-dir", str(tmp_path), "--nodes", "1")
-    assert told == (2, 'error: --pools names the node "node-2"; there are node-1 (--nodes is 1)')
+    assert told == (2, 'error: --pools names the node "node-2"; the nodes are node-1 (--nodes is 1)')
 
 
 def test_a_folder_that_cannot_be_made_is_told(monkeypatch, capsys, tmp_path):

@@ -140,7 +140,11 @@ async def test_the_line_counts_nodes_classes_pending_pods_and_volumes_on_their_w
     rig = StatusRig()
     rig.put(not_ready("b"), storage_class("slow"), capacity("slow", node="a", pools=["30Gi", "10Gi"]))
     rig.put(
-        volume("pv-1", "100Gi", on="a"), claim("data", selected_node="a"), pod("web"), node("c", unschedulable=True)
+        volume("pv-1", "100Gi", on="a"),
+        claim("data", selected_node="a"),
+        pod("web"),
+        pod("later", spec={"schedulingGates": [{"name": "x/y"}]}),
+        node("c", unschedulable=True),
     )
     await rig.look()
     # fast: 100 + 100 free, 100 used; slow: 40 free of 40.
@@ -148,6 +152,6 @@ async def test_the_line_counts_nodes_classes_pending_pods_and_volumes_on_their_w
         "2 nodes ready, 1 not, 1 cordoned",
         "fast 33% full, largest free pool 100Gi",
         "slow 0% full, largest free pool 30Gi",
-        "1 pod pending",
+        "1 pod pending, 1 gated",
         "1 volume on its way",
     ]

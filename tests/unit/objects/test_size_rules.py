@@ -16,7 +16,7 @@ from tonnage.objects.size_rules import (
 from tonnage.testing.storage_builders import storage_class
 
 MI, GI = 1 << 20, 1 << 30
-KNOWN = "there are step=, above=, minimum=, block-minimum=, overhead=, extent= and strict"
+KNOWN = "the rules are step=, above=, minimum=, block-minimum=, overhead=, extent= and strict"
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,7 @@ def _ciphers(names: tuple[str, ...]) -> tuple[str, ...]:
             raise click.UsageError(f"--tls-cipher-suites: {name} is insecure and not supported; leave it out")
         if name not in CIPHER_SUITES and name not in _SUITES_OF_13:
             known = ", ".join((*CIPHER_SUITES, *_SUITES_OF_13))
-            raise click.UsageError(f'--tls-cipher-suites: there is no "{name}"; there are {known}')
+            raise click.UsageError(f'--tls-cipher-suites: there is no "{name}"; the cipher suites are {known}')
     return tuple(CIPHER_SUITES[name] for name in names if name in CIPHER_SUITES)
 
 

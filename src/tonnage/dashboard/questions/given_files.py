@@ -154,7 +154,7 @@ def files_of(name: str) -> list[GivenText]:
     known = {example.name: example for example in examples()}
     if name not in known:
         near = closest(name, known)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}" if known else None
+        hint = f"did you mean {near[0]}?" if near else f"the examples are {', '.join(known)}" if known else None
         raise TonnageError(f'there is no example "{name}"', hint=hint)
     root = {path: next(parent for parent in path.parents if parent.name == "examples") for path in known[name].files}
     return [GivenText(path.relative_to(root[path]).as_posix(), path.read_bytes()) for path in known[name].files]

@@ -267,7 +267,7 @@ def _object(said: Any, names: tuple[str, ...]) -> dict[str, Any]:
         raise RequestRefused(400, f"the body is a JSON object with {', '.join(names)}")
     unknown = [each for each in said if each not in names]
     if unknown:
-        raise RequestRefused(400, f'there is no field "{unknown[0]}"; there are {", ".join(names)}')
+        raise RequestRefused(400, f'there is no field "{unknown[0]}"; the fields are {", ".join(names)}')
     return said
 
 

@@ -14,7 +14,7 @@ be older, and `is_older` says so.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
@@ -57,6 +57,8 @@ class Overview(Row):
     nodes_cordoned: int = 0
     pending: int = 0
     """Pods that wait for a node."""
+    gated: int = 0
+    """Pods that the scheduler does not try yet: they have scheduling gates."""
     on_their_way: int = 0
     """Volumes that are being made, or rebuilt on another node."""
     classes: Mapping[str, ClassRoom] = {}
@@ -68,6 +70,7 @@ class Overview(Row):
             "nodesNotReady": self.nodes_not_ready,
             "nodesCordoned": self.nodes_cordoned,
             "pending": self.pending,
+            "gated": self.gated,
             "onTheirWay": self.on_their_way,
             "classes": {name: each.document() for name, each in self.classes.items()},
         }
@@ -80,6 +83,7 @@ def totals_of(sight: Sight) -> dict[str, ClassTotals]:
 
 
 def overview(sight: Sight, totals: Mapping[str, ClassTotals]) -> Overview:
+    pods = Counter(pod_row.state for pod_row in sight.rows.of(PodRow).values())
     nodes = [node_row for node_row in sight.rows.of(NodeRow).values() if not node_row.gone]
     ready = sum(node.ready for node in nodes)
     largest_first = sorted(totals.items(), key=lambda each: (-each[1].total, each[0]))[:MOST_CLASSES]
@@ -87,7 +91,8 @@ def overview(sight: Sight, totals: Mapping[str, ClassTotals]) -> Overview:
         nodes_ready=ready,
         nodes_not_ready=len(nodes) - ready,
         nodes_cordoned=sum(node.ready and node.cordoned for node in nodes),
-        pending=sum(pod_row.state == "waiting" for pod_row in sight.rows.of(PodRow).values()),
+        pending=pods["waiting"],
+        gated=pods["gated"],
         on_their_way=sum(volume_row.state in ("making", "moving") for volume_row in sight.rows.of(VolumeRow).values()),
         classes={
             name: ClassRoom(free=each.free, total=each.total, largest=each.largest, nearly_full=each.is_nearly_full)
@@ -103,7 +108,7 @@ def overview_texts(found: Overview) -> Iterator[str]:
     yield nodes + (f", {found.nodes_cordoned:,} cordoned" if found.nodes_cordoned else "")
     for name, each in found.classes.items():
         yield f"{name} {each.percent_full}% full, largest free pool {bytes_text(each.largest)}"
-    yield f"{count_text(found.pending, 'pod')} pending"
+    yield f"{count_text(found.pending, 'pod')} pending" + (f", {found.gated:,} gated" if found.gated else "")
     yield f"{count_text(found.on_their_way, 'volume')} on {'its' if found.on_their_way == 1 else 'their'} way"
 
 

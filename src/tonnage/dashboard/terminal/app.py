@@ -165,7 +165,7 @@ class Top(App[None]):
         self._rests_until = ended + REST * (ended - began)
 
     def _head(self, width: int) -> Text:
-        waiting = sum(not pod.node and pod.phase == "Pending" for pod in self._cluster.collections.of(PodRow).values())
+        waiting = sum(pod.state == "waiting" for pod in self._cluster.collections.of(PodRow).values())
         nodes = len(self._cluster.collections.of(NodeRow))
         waits = f"{count_text(waiting, 'pod')} {'waits' if waiting == 1 else 'wait'}"
         parts = f" {self._page}   {count_text(nodes, 'node')}, {waits}"

@@ -200,7 +200,7 @@ def _history_lines(keeper: StatusKeeper, width: int) -> Iterator[ScreenLine]:
     refused = sum(sample.refused for sample in samples)
     for name, read, told in (
         ("pods pending", lambda each: each.pending, f"{samples[-1].pending:,} now"),
-        ("volumes refused", lambda each: each.refused, f"{refused:,} in all"),
+        ("refusals", lambda each: each.refused, f"{refused:,} in all"),
         ("troubles", lambda each: each.troubles, f"{samples[-1].troubles:,} now"),
     ):
         yield _line(name, sparkline(samples, read, room), told, name_width, width)

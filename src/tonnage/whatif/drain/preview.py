@@ -199,7 +199,7 @@ def known_nodes(names: Sequence[str], state: ClusterState) -> tuple[str, ...]:
         guesses = closest(name, known, most=3)
         hint = f"did you mean {' or '.join(guesses)}?" if guesses else None
         if hint is None and known:
-            hint = f"there are {', '.join(known[:5])}{' …' if len(known) > 5 else ''}"
+            hint = f"the nodes are {', '.join(known[:5])}{' …' if len(known) > 5 else ''}"
         raise TonnageError(f'there is no node "{name}" among the {len(known)} nodes of {state.source}', hint=hint)
     return tuple(dict.fromkeys(names))
 

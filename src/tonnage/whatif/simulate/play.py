@@ -100,7 +100,7 @@ class Player:
 
     def _no_node(self, field: str, name: str, nodes: set[str]) -> scenarios.BrokenScenario:
         shown = ", ".join(sorted(nodes)[:5])
-        hint = f"there are {shown}{' …' if len(nodes) > 5 else ''}" if nodes else "give nodes with -f"
+        hint = f"the nodes are {shown}{' …' if len(nodes) > 5 else ''}" if nodes else "give nodes with -f"
         return scenarios.BrokenScenario(self.scenario.file, field, f'is "{name}", and there is no such node then', hint)
 
     def workload(self, event: scenarios.Arrive) -> Workload:

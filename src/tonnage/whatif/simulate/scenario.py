@@ -325,7 +325,7 @@ class _Reader:
         for name in value:
             if name not in fields:
                 at = f"{place}.{name}" if place else str(name)
-                hint = did_you_mean(str(name), fields) or f"there are {', '.join(fields)}"
+                hint = did_you_mean(str(name), fields) or f"the fields are {', '.join(fields)}"
                 raise self._broken(at, "is not a field of a scenario here", hint)
         empty = next((name for name, said in value.items() if said is None), None)
         if empty is not None:

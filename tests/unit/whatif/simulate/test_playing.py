@@ -382,9 +382,13 @@ def test_a_preempted_pod_is_followed_by_another(tmp_path: Path) -> None:
         (
             [{"at": "1s", "drain": "node-7"}],
             'events[0].drain is "node-7", and there is no such node then',
-            "there are node-1",
+            "the nodes are node-1",
         ),
-        ([{"at": "1s", "join": {"like": "node-7", "count": 1}}], 'events[0].join.like is "node-7"', "there are node-1"),
+        (
+            [{"at": "1s", "join": {"like": "node-7", "count": 1}}],
+            'events[0].join.like is "node-7"',
+            "the nodes are node-1",
+        ),
         ([{"at": "1s", "join": {"like": "node-1", "names": ["node-2"]}}], 'has "node-2", which is there already', ""),
         ([{"at": "1s", "remove": "node-1"}, {"at": "2s", "drain": "node-1"}], 'events[1].drain is "node-1"', "node-2"),
         ([{"at": "1s", "apply": [{"kind": "Pod", "apiVersion": "v1"}]}], "scenario.yaml", ""),

@@ -111,7 +111,7 @@ events:
         (f"{HEAD}storage: {{rebuildRate: fast}}", 'storage.rebuildRate is "fast"', "write bytes a second"),
         (f"{HEAD}storage: {{rebuildRate: 0}}", "storage.rebuildRate is 0", "write more than nothing"),
         (f"{HEAD}storage: {{drivers: [a]}}", 'storage.drivers is ["a"]', "write NAME: {pick: random}"),
-        (f"{HEAD}storage: {{drivers: {{a: {{x: 1}}}}}}", "storage.drivers.a.x is not a field", "there are pick"),
+        (f"{HEAD}storage: {{drivers: {{a: {{x: 1}}}}}}", "storage.drivers.a.x is not a field", "the fields are pick"),
         (f"{HEAD}events: [1]", "events[0] is 1, not a map", "write field: value"),
         (f"{HEAD}events: [{{at: 1s}}]", "events[0] does not say what happens", "write one of arrive"),
         (f"{HEAD}events: [{{drain: a, fail: b}}]", "events[0] says drain and fail", "write one of arrive"),

@@ -55,7 +55,7 @@ export class Panel {
     } else if (row) {
       replace(this.body, claimDetails(key, row, state, this.map.options));
     } else {
-      replace(this.body, el("p", {}, `This ${kind} is not there any more.`));
+      replace(this.body, el("p", {}, `There is no ${kind} of this name.`));
     }
     if (focused) [...this.body.querySelectorAll("[data-id]")].find(each => each.dataset.id === focused)?.focus({preventScroll: true});
   }

@@ -7,13 +7,13 @@ const MOST_CLASSES = 4;
 
 /** Show an overview in a list. */
 export function showLine(list, overview) {
-  const {nodesReady, nodesNotReady, nodesCordoned, pending, onTheirWay, classes} = overview;
+  const {nodesReady, nodesNotReady, nodesCordoned, pending, gated, onTheirWay, classes} = overview;
   const names = Object.keys(classes);
   const items = [
     item(count(nodesReady, "node"), "ready", [nodesNotReady && `${nodesNotReady.toLocaleString("en")} not`, nodesCordoned && `${nodesCordoned.toLocaleString("en")} cordoned`], nodesNotReady),
     ...names.slice(0, MOST_CLASSES).map(name => ofClass(name, classes[name])),
     names.length > MOST_CLASSES ? item(`${names.length - MOST_CLASSES} more`, "classes", [], false) : null,
-    item(count(pending, "pod"), "pending", [], pending),
+    item(count(pending, "pod"), "pending", [gated && `${gated.toLocaleString("en")} gated`], pending),
     item(count(onTheirWay, "volume"), onTheirWay === 1 ? "on its way" : "on their way", [], false),
   ];
   replace(list, items);
