@@ -79,8 +79,6 @@ class DependencyGraph:
         self._items: dict[str, Item] = {}
         self._references: dict[str, dict[str, OwnerReference]] = {}
         """Owner uid -> dependent uid -> the dependent's reference; of several, one that blocks the owner."""
-        self._blocking: dict[str, int] = {}
-        """Owner uid -> number of dependents that block its deletion. Owners without any are left out."""
 
     def __len__(self) -> int:
         return len(self._items)
@@ -101,7 +99,7 @@ class DependencyGraph:
 
     def blocking(self, uid: str) -> tuple[Item, ...]:
         """The dependents that a foreground deletion of this owner waits for."""
-        references = self._references.get(uid, {}) if uid in self._blocking else {}
+        references = self._references.get(uid, {})
         return tuple(self._items[each] for each in sorted(references) if references[each].block_owner_deletion)
 
     def owner(self, reference: OwnerReference, dependent: Item) -> Item | None:
@@ -151,7 +149,9 @@ class DependencyGraph:
     def _may_go(self, uid: str) -> bool:
         """True if the owner is being deleted in the foreground and nothing blocks it: only then is it queued again."""
         item = self._items.get(uid)
-        return item is not None and item.deletes_dependents and uid not in self._blocking
+        if item is None or not item.deletes_dependents:
+            return False
+        return not any(each.block_owner_deletion for each in self._references.get(uid, {}).values())
 
     def _remember(self, reference: OwnerReference, uid: str) -> None:
         references = self._references.setdefault(reference.uid, {})
@@ -159,20 +159,11 @@ class DependencyGraph:
         if known is not None and known.block_owner_deletion:
             return
         references[uid] = reference
-        if reference.block_owner_deletion:
-            self._blocking[reference.uid] = self._blocking.get(reference.uid, 0) + 1
 
     def _forget(self, owner_uid: str, uid: str) -> None:
         references = self._references.get(owner_uid, {})
-        reference = references.pop(uid, None)
-        if reference is None:
-            return
-        if not references:
+        if references.pop(uid, None) is not None and not references:
             del self._references[owner_uid]
-        if reference.block_owner_deletion:
-            self._blocking[owner_uid] -= 1
-            if not self._blocking[owner_uid]:
-                del self._blocking[owner_uid]
 
 
 class OwnerState(StrEnum):

@@ -37,7 +37,7 @@ from tonnage.client.cache import Cache, Indexer
 from tonnage.client.recorder import truncated
 from tonnage.controllers.controller_context import ControllerContext, is_namespace_terminating
 from tonnage.controllers.workloads import workload_controller
-from tonnage.controllers.workloads.workload_controller import PodControl, WorkloadController
+from tonnage.controllers.workloads.workload_controller import PodOwnerController, WorkloadController
 from tonnage.errors import AlreadyExists, ApiError, TonnageError
 from tonnage.objects.apps_v1 import Deployment, DeploymentStatus, ReplicaSet, ReplicaSetStatus
 from tonnage.objects.core_v1 import Pod, ReplicationController, ReplicationControllerStatus
@@ -51,12 +51,10 @@ _deployments_log = logs.logger("tonnage.controllers.workloads.deployments")
 Replicated = TypeVar("Replicated", bound=ReplicaSet | ReplicationController)
 
 
-class ReplicaController(WorkloadController[Replicated, Pod], Generic[Replicated]):
+class ReplicaController(PodOwnerController[Replicated], Generic[Replicated]):
     def __init__(self, context: ControllerContext, name: str, sets: Cache[Replicated]) -> None:
-        self._pods = context.informers.of(Pod)
         self._sets_of: Indexer[Replicated] = workload_controller.by_controller(sets)
-        super().__init__(context, name, sets, self._pods)
-        self._pod_control = PodControl(context, self._pods, self._expectations)
+        super().__init__(context, name, sets)
 
     async def sync(self, found: Replicated, /, *, is_current: bool) -> float | None:
         """Create or delete pods, then write the status. Mirrors syncReplicaSet."""
@@ -66,9 +64,8 @@ class ReplicaController(WorkloadController[Replicated, Pod], Generic[Replicated]
         if is_current and not found.metadata.is_terminating:
             self._rejected.observe(found.key, pods)
             # Rejected pods never ran, and they hold back their ephemeral claims.
-            failure = await self._manage(found, active) or await self._pod_control.delete_all(
-                found, self._rejected.to_delete(found.key, pods)
-            )
+            rejected = self._rejected.to_delete(found.key, pods)
+            failure = await self._manage(found, active) or await self._delete_pods(found, rejected)
         now = self._clock.now()
         terminating = sum(pod.metadata.is_terminating and not pod.is_terminal for pod in pods)
         status = status_of(found, active, terminating, truncated(failure.message) if failure else None, now)
@@ -91,7 +88,7 @@ class ReplicaController(WorkloadController[Replicated, Pod], Generic[Replicated]
             _log.info("Too few replicas", kind=self._kind, owner=owner.key, need=wanted, creating=count, later=later)
             template = owner.spec.template
             return await workload_controller.slow_start(
-                count, lambda _: self._pod_control.create(owner, pod_from_template(template, owner))
+                count, lambda _: self._create_pod(owner, pod_from_template(template, owner))
             )
         if count < 0:
             _log.info("Too many replicas", kind=self._kind, owner=owner.key, need=wanted, deleting=-count)
@@ -100,7 +97,7 @@ class ReplicaController(WorkloadController[Replicated, Pod], Generic[Replicated]
             siblings = self._sets_of(controller.uid) if controller is not None else [owner]
             related = [pod for sibling in siblings for pod in self._owned(sibling.uid)]
             chosen = pods_to_delete(active, related, -count, self._clock.now())
-            return await self._pod_control.delete_all(owner, chosen)
+            return await self._delete_pods(owner, chosen)
         return None
 
 
@@ -249,8 +246,6 @@ class DeploymentController(WorkloadController[Deployment, ReplicaSet]):
             await self._resolve_name_collision(deployment, f"{deployment.namespace}/{name}")
             return
         except TonnageError as exc:
-            if workload_controller.is_in_doubt(exc):
-                self._expectations.mark_in_doubt(deployment.key, self._sets, f"{deployment.namespace}/{name}")
             if is_namespace_terminating(exc):
                 return
             if isinstance(exc, ApiError):
@@ -305,12 +300,7 @@ class DeploymentController(WorkloadController[Deployment, ReplicaSet]):
     async def _patch_set(self, deployment: Deployment, found: ReplicaSet, patch: Doc) -> ReplicaSet:
         """Patch a set at the version that was read."""
         patch["metadata"] |= {"uid": found.uid, "resourceVersion": found.metadata.resource_version}
-        try:
-            return await self._expectations.patch(deployment.key, self._sets, found.key, patch)
-        except TonnageError as exc:
-            if workload_controller.is_in_doubt(exc):
-                self._expectations.mark_in_doubt(deployment.key, self._sets, found.key)
-            raise
+        return await self._expectations.patch(deployment.key, self._sets, found.key, patch)
 
     async def _clean_up(self, deployment: Deployment, olds: Sequence[ReplicaSet]) -> None:
         for replica_set in rollout.outdated(deployment, olds):

@@ -29,7 +29,7 @@ from tonnage.client.recorder import reference_to
 from tonnage.clock import StampAges
 from tonnage.controllers.controller_context import ControllerContext, QueueController, is_namespace_terminating
 from tonnage.controllers.workloads import workload_controller
-from tonnage.controllers.workloads.workload_controller import PodControl, WorkloadController
+from tonnage.controllers.workloads.workload_controller import PodOwnerController
 from tonnage.errors import AlreadyExists, Conflict, NotFound, RequestEntityTooLarge, TonnageError
 from tonnage.objects import batch_v1, codec
 from tonnage.objects.batch_v1 import JOB_TRACKING, CronJob, CronJobStatus, Job, JobStatus
@@ -44,17 +44,14 @@ _log = logs.logger("tonnage.controllers.jobs")
 _DEADLINE_SLACK_S: Final = 0.05
 
 
-class JobController(WorkloadController[Job, Pod]):
+class JobController(PodOwnerController[Job]):
     """Runs every Job that no other controller manages."""
 
     def __init__(self, context: ControllerContext) -> None:
-        self._pods = context.informers.of(Pod)
-        jobs = context.informers.of(Job)
-        super().__init__(context, "jobs", jobs, self._pods)
-        self._pod_control = PodControl(context, self._pods, self._expectations)
+        super().__init__(context, "jobs", context.informers.of(Job))
         self._left_behind = self._add_queue("jobs-left-behind", self._release_left_behind)
         self._pods.on_change(self._pod_changed)
-        jobs.add_handlers(on_delete=self._job_gone)
+        self._workloads.add_handlers(on_delete=self._job_gone)
 
     # -- one Job ------------------------------------------------------------------------------------------------------
 
@@ -74,7 +71,7 @@ class JobController(WorkloadController[Job, Pod]):
         verdict = job_plan.verdict_of(job, pods, count, measured_now)
         plan = job_plan.Manage()
         if verdict is not None:
-            failure = await self._pod_control.delete_all(job, count.active)
+            failure = await self._delete_pods(job, count.active)
         elif job.metadata.is_terminating:
             failure = None
         else:
@@ -98,7 +95,7 @@ class JobController(WorkloadController[Job, Pod]):
     ) -> TonnageError | None:
         if plan.delete:
             _log.info("Too many pods", job=job.key, deleting=len(plan.delete))
-            return await self._pod_control.delete_all(job, plan.delete)
+            return await self._delete_pods(job, plan.delete)
         if not plan.create:
             return None
         _log.info("Too few pods", job=job.key, creating=plan.create)
@@ -110,7 +107,7 @@ class JobController(WorkloadController[Job, Pod]):
             doc["metadata"].setdefault("finalizers", []).append(JOB_TRACKING)
             if job.spec.backoff_limit_per_index is not None:
                 _remember_failures(doc, job, before.get(index))
-            return await self._pod_control.create(job, doc)
+            return await self._create_pod(job, doc)
 
         return await workload_controller.slow_start(plan.create, create)
 

@@ -17,21 +17,21 @@ refuse the next one at once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from itertools import product
+from typing import Any, Generic, TypeVar
 
 from tonnage import logs
 from tonnage.behaviour.workloads import daemon_set_plan, stateful_set_plan, templates
 from tonnage.behaviour.workloads.pod_states import earliest, next_check_s, ordinal_of
 from tonnage.behaviour.workloads.templates import REVISION_HASH, Versioned
 from tonnage.client.cache import Cache
-from tonnage.client.http import Client
 from tonnage.clock import KeyedBackoff
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.workloads import workload_controller
-from tonnage.controllers.workloads.workload_controller import PodControl, WorkloadController
+from tonnage.controllers.workloads.workload_controller import PodOwnerController
 from tonnage.errors import AlreadyExists, TonnageError
 from tonnage.objects.apps_v1 import ControllerRevision, DaemonSet, StatefulSet
 from tonnage.objects.codec import to_doc
@@ -44,26 +44,27 @@ _log = logs.logger("tonnage.controllers.stateful-sets")
 _daemon_sets_log = logs.logger("tonnage.controllers.daemon-sets")
 
 
-class HistoryControl:
-    """Reads and writes the ControllerRevisions of one controller's workloads."""
+RevisionedSet = TypeVar("RevisionedSet", bound=Versioned)
 
-    def __init__(
-        self, client: Client, revisions: Cache[ControllerRevision], expectations: workload_controller.Expectations
-    ) -> None:
-        self._client = client
-        self._revisions = revisions
-        self._revisions_of = workload_controller.by_controller(revisions)
-        self._expectations = expectations
 
-    async def revisions(self, owner: Versioned) -> list[ControllerRevision]:
+class RevisionedSetController(PodOwnerController[RevisionedSet], Generic[RevisionedSet]):
+    """Reads and writes the ControllerRevisions of its sets."""
+
+    def __init__(self, context: ControllerContext, name: str, sets: Cache[RevisionedSet]) -> None:
+        self._revisions = context.informers.of(ControllerRevision)
+        self._revisions_of = workload_controller.by_controller(self._revisions)
+        super().__init__(context, name, sets)
+        self._revisions.on_change(self._queue_owner)
+
+    async def _history(self, owner: RevisionedSet) -> list[ControllerRevision]:
         selector = owner.spec.selector
         found = await workload_controller.claim_objects(
             self._client, owner, self._revisions_of, lambda each: selects(selector, each.metadata.labels)
         )
         return templates.in_order(found)
 
-    async def update_revision(
-        self, owner: Versioned, ordered: Sequence[ControllerRevision]
+    async def _update_revision(
+        self, owner: RevisionedSet, ordered: Sequence[ControllerRevision]
     ) -> tuple[ControllerRevision, int]:
         """The current template's revision, created or renumbered if needed; and the collision count."""
         collisions = owner.status.collision_count or 0
@@ -75,7 +76,7 @@ class HistoryControl:
         patch: Doc = {"metadata": {"resourceVersion": known.metadata.resource_version}, "revision": number}
         return await self._expectations.patch(owner.key, self._revisions, known.key, patch), collisions
 
-    async def _new_revision(self, owner: Versioned, number: int, collisions: int) -> tuple[ControllerRevision, int]:
+    async def _new_revision(self, owner: RevisionedSet, number: int, collisions: int) -> tuple[ControllerRevision, int]:
         while True:
             doc = templates.new_revision(owner, number, collisions)
             try:
@@ -87,28 +88,25 @@ class HistoryControl:
                 return made, collisions
             collisions += 1
 
-    async def forget(self, owner: Versioned, ordered: Sequence[ControllerRevision], live: Collection[str]) -> None:
+    async def _forget_revisions(
+        self, owner: RevisionedSet, ordered: Sequence[ControllerRevision], live: Collection[str]
+    ) -> None:
         """Delete revisions beyond the history limit; `live` names the revisions in use."""
         for revision in templates.outdated(owner, ordered, live):
             await self._expectations.delete(owner.key, self._revisions, revision)
 
 
-class StatefulSetController(WorkloadController[StatefulSet, Pod]):
+class StatefulSetController(RevisionedSetController[StatefulSet]):
     def __init__(self, context: ControllerContext) -> None:
-        self._sets = context.informers.of(StatefulSet)
-        self._pods = context.informers.of(Pod)
         self._claims = context.informers.of(PersistentVolumeClaim)
-        self._revisions = context.informers.of(ControllerRevision)
-        super().__init__(context, "stateful-sets", self._sets, self._pods)
-        self._history = HistoryControl(context.client, self._revisions, self._expectations)
+        super().__init__(context, "stateful-sets", context.informers.of(StatefulSet))
         self._reconciler.follow(self._claims, self._sets_of_claim)
-        self._revisions.on_change(self._queue_owner)
 
     def _sets_of_claim(self, found: PersistentVolumeClaim) -> list[Key]:
         """The set `web` for the claim `data-web-0`; template names may have dashes, so every split is tried."""
         parts = found.name.split("-")[:-1]
         keys = [f"{found.namespace}/{'-'.join(parts[start:])}" for start in range(1, len(parts))]
-        return [key for key in keys if key in self._sets]
+        return [key for key in keys if key in self._workloads]
 
     # -- one set ------------------------------------------------------------------------------------------------------
 
@@ -116,10 +114,10 @@ class StatefulSetController(WorkloadController[StatefulSet, Pod]):
         """Take the planned steps, then write the status. Mirrors syncStatefulSet."""
         if not is_current:
             return workload_controller.RESYNC_S
-        revisions = await self._history.revisions(owner)
+        revisions = await self._history(owner)
         pods = await self._claimed(owner, is_member=lambda pod: stateful_set_plan.is_member(owner, pod))
         pods = self._measured(pods, owner.spec.min_ready_seconds)
-        update, collisions = await self._history.update_revision(owner, revisions)
+        update, collisions = await self._update_revision(owner, revisions)
         current = next((revision for revision in revisions if revision.name == owner.status.current_revision), update)
         self._rejected.observe(owner.key, pods)
         observed = stateful_set_plan.ObservedState(
@@ -134,10 +132,9 @@ class StatefulSetController(WorkloadController[StatefulSet, Pod]):
             self._client, owner, stateful_set_plan.status_of(owner, pods, observed, collisions)
         )
         if written is not None:
-            self._expectations.expect_written(owner.key, self._sets, written)
-        await self._history.forget(
-            owner, revisions, {current.name, update.name, *map(stateful_set_plan.revision_of, pods)}
-        )
+            self._expectations.expect_written(owner.key, self._workloads, written)
+        live = {current.name, update.name, *map(stateful_set_plan.revision_of, pods)}
+        await self._forget_revisions(owner, revisions, live)
         if failure is not None:
             raise failure
         return earliest(
@@ -270,37 +267,26 @@ _FIRST_PAUSE_S, _MAX_PAUSE_S = 1.0, 900.0
 """The first and longest pause between deletions of one set's failed pods on one node; upstream's numbers."""
 
 
-class DaemonSetController(WorkloadController[DaemonSet, Pod]):
+class DaemonSetController(RevisionedSetController[DaemonSet]):
     """Keeps one pod of every DaemonSet on every node that should have one."""
 
     def __init__(self, context: ControllerContext) -> None:
-        self._sets = context.informers.of(DaemonSet)
-        self._pods = context.informers.of(Pod)
         self._nodes = context.informers.of(Node)
-        revisions = context.informers.of(ControllerRevision)
-        super().__init__(context, "daemon-sets", self._sets, self._pods)
-        self._history = HistoryControl(context.client, revisions, self._expectations)
-        self._pod_control = PodControl(context, self._pods, self._expectations)
+        super().__init__(context, "daemon-sets", context.informers.of(DaemonSet))
         self._failed_pods = KeyedBackoff(
             clock=context.clock, rng=context.rng, first_s=_FIRST_PAUSE_S, max_s=_MAX_PAUSE_S
         )
         self._reconciler.follow(
             self._nodes,
-            lambda _: [daemon_set.key for daemon_set in self._sets],
+            lambda _: [daemon_set.key for daemon_set in self._workloads],
             changed_by=lambda node: (node.metadata.labels, node.spec.taints),
         )
-        self._nodes.add_handlers(on_delete=self._node_deleted)
-        self._sets.add_handlers(on_delete=self._set_deleted)
-        # A new revision is our own write, or is adopted at the next sync.
-        revisions.add_handlers(on_update=lambda _, new: self._queue_owner(new), on_delete=self._queue_owner)
+        self._nodes.add_handlers(on_delete=lambda old: self._forget_failed(self._workloads, (old,)))
+        self._workloads.add_handlers(on_delete=lambda old: self._forget_failed((old,), self._nodes))
 
-    def _node_deleted(self, old: Node) -> None:
-        for daemon_set in self._sets:
-            self._failed_pods.forget(backoff_key(daemon_set, old.name))
-
-    def _set_deleted(self, old: DaemonSet) -> None:
-        for node in self._nodes:
-            self._failed_pods.forget(backoff_key(old, node.name))
+    def _forget_failed(self, sets: Iterable[DaemonSet], nodes: Iterable[Node]) -> None:
+        for owner, node in product(sets, nodes):
+            self._failed_pods.forget(backoff_key(owner, node.name))
 
     async def sync(self, owner: DaemonSet, /, *, is_current: bool) -> float | None:
         """Create and delete pods as planned, then write the status. Mirrors syncDaemonSet."""
@@ -313,8 +299,8 @@ class DaemonSetController(WorkloadController[DaemonSet, Pod]):
             return None  # its history may be gone already, so no true status can be computed
         if not is_current:
             return workload_controller.RESYNC_S
-        revisions = await self._history.revisions(owner)
-        current, collisions = await self._history.update_revision(owner, revisions)
+        revisions = await self._history(owner)
+        current, collisions = await self._update_revision(owner, revisions)
         hashes = {hash_of(revision) for revision in (current, *templates.equal_to(owner, revisions))}
         pods = self._measured(await self._claimed(owner), owner.spec.min_ready_seconds)
         now = self._clock.now()
@@ -323,7 +309,7 @@ class DaemonSetController(WorkloadController[DaemonSet, Pod]):
         await workload_controller.write_status(self._client, owner, daemon_set_plan.status_of(observed, collisions))
         in_use = {pod.metadata.labels.get(REVISION_HASH) for pod in pods}
         live = {current.name, *(revision.name for revision in revisions if hash_of(revision) in in_use)}
-        await self._history.forget(owner, revisions, live)
+        await self._forget_revisions(owner, revisions, live)
         if failure is not None:
             raise failure
         return earliest(again_s, next_check_s(pods, owner.spec.min_ready_seconds, now))
@@ -338,14 +324,14 @@ class DaemonSetController(WorkloadController[DaemonSet, Pod]):
             waiting, update = plan.ended, daemon_set_plan.rolling_update(observed)
             plan = daemon_set_plan.DaemonPlan(update.create, tuple(pod for pod in update.delete if pod not in waiting))
         failure = await self._create(owner, plan.create, hash_)
-        deleted = await self._pod_control.delete_all(owner, [*plan.delete, *ended])
+        deleted = await self._delete_pods(owner, [*plan.delete, *ended])
         return again_s, failure or deleted
 
     async def _create(self, owner: DaemonSet, nodes: Sequence[str], hash_: str) -> TonnageError | None:
         if nodes:
             _daemon_sets_log.info("Nodes need a daemon pod", daemon_set=owner.key, nodes=len(nodes))
         return await workload_controller.slow_start(
-            len(nodes), lambda n: self._pod_control.create(owner, daemon_set_plan.daemon_pod(owner, nodes[n], hash_))
+            len(nodes), lambda n: self._create_pod(owner, daemon_set_plan.daemon_pod(owner, nodes[n], hash_))
         )
 
     def _may_be_deleted(self, owner: DaemonSet, ended: Sequence[Pod]) -> tuple[list[Pod], float | None]:

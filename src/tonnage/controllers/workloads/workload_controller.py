@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, Final, Generic, TypeVar, cast
 
@@ -132,12 +133,15 @@ class Expectations:
         self._doubts: dict[Key, list[tuple[Cache[Any], Key, str]]] = {}
 
     async def create(self, owner: Key, cache: Cache[T], doc: Doc) -> T:
-        made = codec.convert(cache.cls, await self._client.create_doc(doc))
+        metadata = doc["metadata"]
+        with self._doubting(owner, cache, f"{metadata['namespace']}/{metadata['name']}"):
+            made = codec.convert(cache.cls, await self._client.create_doc(doc))
         self.expect_written(owner, cache, made)
         return made
 
     async def patch(self, owner: Key, cache: Cache[T], key: Key, patch: Doc, *, patch_type: PatchType = "merge") -> T:
-        patched = await self._client.patch(cache.cls, key, patch, patch_type=patch_type)
+        with self._doubting(owner, cache, key):
+            patched = await self._client.patch(cache.cls, key, patch, patch_type=patch_type)
         self.expect_written(owner, cache, patched)
         return patched
 
@@ -145,11 +149,21 @@ class Expectations:
         """Delete the object of this uid, and expect the deletion; False when it was already gone."""
         was_there = True
         try:
-            await self._client.delete(cache.cls, found.key, uid=found.uid)
+            with self._doubting(owner, cache, found.key, found.uid):
+                await self._client.delete(cache.cls, found.key, uid=found.uid)
         except NotFound:
             was_there = False
         self.expect_deleted(owner, cache, found.key, found.uid)
         return was_there
+
+    @contextmanager
+    def _doubting(self, owner: Key, cache: Cache[Any], key: Key, uid: str = "") -> Iterator[None]:
+        try:
+            yield
+        except TonnageError as exc:
+            if is_in_doubt(exc):
+                self.mark_in_doubt(owner, cache, key, uid)
+            raise
 
     def expect_written(self, owner: Key, cache: Cache[Any], written: Object) -> None:
         """Expect the object that the server returned for a create or an update."""
@@ -315,21 +329,18 @@ class WorkloadController(QueueController, ABC, Generic[Workload, Dependent]):
         return await self.sync(workload, is_current=self._expectations.are_satisfied(key))
 
 
-_FIRST_BATCH: Final = 1
 _NAME_TRIES: Final = 8
 """How many random names are tried; an API server tries as many."""
 
 
-class PodControl:
-    """Writes pods for one controller. Failures are returned: other writes of the same round may have succeeded."""
+class PodOwnerController(WorkloadController[Workload, Pod], Generic[Workload]):
+    """Writes the pods of workloads. Failures are returned: other writes of the same round may have succeeded."""
 
-    def __init__(self, context: ControllerContext, pods: Cache[Pod], expectations: Expectations) -> None:
-        self._recorder = context.recorder
-        self._rng = context.rng
-        self._pods = pods
-        self._expectations = expectations
+    def __init__(self, context: ControllerContext, name: str, workloads: Cache[Workload]) -> None:
+        self._pods = context.informers.of(Pod)
+        super().__init__(context, name, workloads, self._pods)
 
-    async def create(self, owner: Object, doc: Doc) -> TonnageError | None:
+    async def _create_pod(self, owner: Workload, doc: Doc) -> TonnageError | None:
         """Create this pod under a random name that begins with its `generateName`."""
         metadata = doc["metadata"]
         for tries_left in reversed(range(_NAME_TRIES)):
@@ -339,8 +350,6 @@ class PodControl:
             except TonnageError as exc:
                 if isinstance(exc, AlreadyExists) and tries_left:
                     continue  # another pod has that name by chance
-                if is_in_doubt(exc):
-                    self._expectations.mark_in_doubt(owner.key, self._pods, f"{owner.namespace}/{name}")
                 if is_namespace_terminating(exc):
                     return None
                 self._recorder.event(owner, "Warning", "FailedCreate", "Create", f"Error creating: {exc.message}")
@@ -349,27 +358,25 @@ class PodControl:
             break
         return None
 
-    async def delete(self, owner: Object, pod: Pod) -> TonnageError | None:
+    async def _delete_pod(self, owner: Workload, pod: Pod) -> TonnageError | None:
         """Delete the pod of this uid; a pod that is already gone is no failure."""
         try:
             if not await self._expectations.delete(owner.key, self._pods, pod):
                 return None
         except TonnageError as exc:
-            if is_in_doubt(exc):
-                self._expectations.mark_in_doubt(owner.key, self._pods, pod.key, pod.uid)
             self._recorder.event(owner, "Warning", "FailedDelete", "Delete", f"Error deleting: {exc.message}", pod)
             return exc
         self._recorder.event(owner, "Normal", "SuccessfulDelete", "Delete", f"Deleted pod: {pod.name}", pod)
         return None
 
-    async def delete_all(self, owner: Object, pods: Sequence[Pod]) -> TonnageError | None:
+    async def _delete_pods(self, owner: Workload, pods: Sequence[Pod]) -> TonnageError | None:
         """Delete all pods concurrently. Returns the first failure."""
-        return first_failure(await asyncio.gather(*(self.delete(owner, pod) for pod in pods)))
+        return first_failure(await asyncio.gather(*(self._delete_pod(owner, pod) for pod in pods)))
 
 
 async def slow_start(count: int, act: Callable[[int], Awaitable[TonnageError | None]]) -> TonnageError | None:
     """Run `act` `count` times in growing batches of 1, 2, 4…, up to the first batch with a failure."""
-    done, batch = 0, min(count, _FIRST_BATCH)
+    done, batch = 0, min(count, 1)
     while batch > 0:
         failure = first_failure(await asyncio.gather(*(act(done + n) for n in range(batch))))
         if failure is not None:
