@@ -232,7 +232,7 @@ class Reconciler:
         *,
         changed_by: Callable[[T], object] | None = None,
     ) -> None:
-        """Queue the object's key, or the keys of `keys`, on every event.
+        """Queue the object's key, or the keys of `keys`, on every event; on an update those of both states.
 
         With `changed_by`, an update counts only if its value differs between the old and the new object.
         """
@@ -243,6 +243,7 @@ class Reconciler:
 
         def updated(old: T, new: T) -> None:
             if changed_by is None or changed_by(old) != changed_by(new):
+                changed(old)
                 changed(new)
 
         objects.add_handlers(on_add=changed, on_update=updated, on_delete=changed)

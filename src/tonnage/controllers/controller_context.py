@@ -14,7 +14,7 @@ from tonnage.client.informers import InformerFactory
 from tonnage.client.metrics import WorkQueueMetrics
 from tonnage.client.reconciler import Reconcile, Reconciler
 from tonnage.client.recorder import EventType, Recorder
-from tonnage.clock import Clock
+from tonnage.clock import Clock, StampAges
 from tonnage.csi.client import CsiClient
 from tonnage.errors import ApiError, TonnageError
 from tonnage.gates import Gates
@@ -81,6 +81,8 @@ class QueueController:
         self._rng = context.rng
         self._metrics = context.queues
         self._configuration = context.configuration
+        self._ages = StampAges(context.clock, most=1 << 14)
+        self._deduplicated = DeduplicatingRecorder(context.recorder, context.clock)
         self._loops: list[Callable[[], Coroutine[Any, Any, None]]] = []
 
     def _add_queue(

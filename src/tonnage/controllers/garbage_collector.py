@@ -145,13 +145,8 @@ class GarbageCollector(QueueController):
             f"name: {reference.name}, uid: {reference.uid}]"
         )
         note = f'ownerRef {named} does not exist in namespace "{item.namespace}"'
-        about = ObjectReference(
-            api_version=item.resource.api_version,
-            kind=item.resource.kind,
-            namespace=item.namespace,
-            name=item.name,
-            uid=item.uid,
-        )
+        of = {"api_version": item.resource.api_version, "kind": item.resource.kind, "namespace": item.namespace}
+        about = ObjectReference(**of, name=item.name, uid=item.uid)
         self._recorder.event(about, "Warning", "OwnerRefInvalidNamespace", "Collect", note)
 
     # -- one object ---------------------------------------------------------------------------------------------------

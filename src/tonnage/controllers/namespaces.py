@@ -28,7 +28,7 @@ from tonnage.client.discovered_kinds import (
     wait_for_served_resources,
 )
 from tonnage.client.recorder import truncated
-from tonnage.clock import StampAges, parse_rfc3339, rfc3339
+from tonnage.clock import parse_rfc3339, rfc3339
 from tonnage.controllers.controller_context import (
     ControllerContext,
     QueueController,
@@ -132,15 +132,15 @@ class NamespaceObjectController(QueueController):
         _log.debug("Created", kind=wanted["kind"], name=self._name, namespace=namespace)
 
 
-class ServiceAccountController(NamespaceObjectController):
-    def __init__(self, context: ControllerContext) -> None:
-        super().__init__(context, ServiceAccount, DEFAULT_SERVICE_ACCOUNT, service_account)
+def service_account_controller(context: ControllerContext) -> QueueController:
+    return NamespaceObjectController(context, ServiceAccount, DEFAULT_SERVICE_ACCOUNT, service_account)
 
 
-class RootCACertificatePublisher(NamespaceObjectController):
-    def __init__(self, context: ControllerContext) -> None:
-        ca_pem = context.configuration.root_ca_pem
-        super().__init__(context, ConfigMap, ROOT_CA, lambda namespace: root_ca(namespace, ca_pem))
+def root_ca_publisher(context: ControllerContext) -> QueueController:
+    """It does nothing if the cluster has no certificate authority of its own."""
+    if not (ca_pem := context.configuration.root_ca_pem):
+        return QueueController(context)
+    return NamespaceObjectController(context, ConfigMap, ROOT_CA, lambda namespace: root_ca(namespace, ca_pem))
 
 
 RESYNC_S: Final = 300.0
@@ -288,7 +288,6 @@ _BACKGROUND: Final = encode({"apiVersion": "v1", "kind": "DeleteOptions", "propa
 class NamespaceController(QueueController):
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._ages = StampAges(context.clock)
         self._namespaces = context.informers.of(Namespace)
         self._reconciler = self._add_queue("namespaces", self._reconcile, workers=10, first_retry_s=0.1)
         self._reconciler.follow(self._namespaces, lambda each: (each.name,) if each.metadata.is_terminating else ())

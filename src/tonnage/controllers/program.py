@@ -41,11 +41,6 @@ class Attachers(QueueController):
         self._loops += [attacher.Attacher(context, driver=driver).run for driver in context.configuration.drivers]
 
 
-def _root_ca_publisher(context: ControllerContext) -> QueueController:
-    """It does nothing if the cluster has no certificate authority of its own."""
-    return (namespaces.RootCACertificatePublisher if context.configuration.root_ca_pem else QueueController)(context)
-
-
 @dataclass(frozen=True, slots=True)
 class ControllerDescriptor:
     """One controller; `aliases` are older names. `reporter`: its name in events, if it is another."""
@@ -98,10 +93,10 @@ CONTROLLERS: Final[tuple[ControllerDescriptor, ...]] = (
     ControllerDescriptor("garbage-collector-controller", garbage_collector.GarbageCollector, ("garbagecollector",)),
     ControllerDescriptor("namespace-controller", namespaces.NamespaceController, ("namespace",)),
     ControllerDescriptor("resourcequota-controller", namespaces.ResourceQuotaController, ("resourcequota",)),
-    ControllerDescriptor("serviceaccount-controller", namespaces.ServiceAccountController, ("serviceaccount",)),
+    ControllerDescriptor("serviceaccount-controller", namespaces.service_account_controller, ("serviceaccount",)),
     ControllerDescriptor(
         "root-ca-certificate-publisher-controller",
-        _root_ca_publisher,
+        namespaces.root_ca_publisher,
         ("root-ca-cert-publisher",),
         "root-ca-cert-publisher",
     ),

@@ -19,7 +19,7 @@ from typing import Final
 from tonnage import logs
 from tonnage.behaviour.nodes import node_lifecycle_plan as plan
 from tonnage.client.cache import Indexer
-from tonnage.clock import StampAges, rfc3339
+from tonnage.clock import rfc3339
 from tonnage.controllers.controller_context import ControllerContext, QueueController, node_of_pod
 from tonnage.errors import ApiError, Conflict, NotFound, TonnageError
 from tonnage.objects.core_v1 import Node, Pod
@@ -40,7 +40,6 @@ _log = logs.logger(__name__)
 class NodeLifecycleController(QueueController):
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._ages = StampAges(context.clock, most=1 << 14)
         self._nodes = context.informers.of(Node)
         self._leases = context.informers.of(Lease, namespace=LEASES)
         self._pods_on_node = Indexer(context.informers.of(Pod), node_of_pod)

@@ -46,9 +46,10 @@ class VolumesAttachedUpdater(QueueController):
         self._removed: set[str] = set()
         """Uids of attachments about to be deleted."""
         self._queue = self._add_queue("attached-reports", self.reconcile)
-        attachments.on_change(self._attachment_changed)
+        # With a delay: a node that gets many volumes gets them in one write.
+        attachments.on_change(lambda each: self._queue.queue.add_after(each.spec.node_name, _TOGETHER_S))
         attachments.add_handlers(on_delete=lambda old: self._removed.discard(old.uid))
-        nodes.add_handlers(on_add=lambda node: self._queue.add(node.name), on_update=self._node_changed)
+        self._queue.follow(nodes, changed_by=lambda node: node.status.volumes_attached)
 
     async def reconcile(self, key: Key) -> None:
         node = self._written.get(key)
@@ -90,14 +91,6 @@ class VolumesAttachedUpdater(QueueController):
             if source is not None and attachment.status.attached and not is_going:
                 names.add(unique_volume_name(source.driver, source.volume_handle))
         return names
-
-    def _attachment_changed(self, attachment: VolumeAttachment) -> None:
-        """Queue the node with a delay: a node that gets many volumes gets them in one write."""
-        self._queue.queue.add_after(attachment.spec.node_name, _TOGETHER_S)
-
-    def _node_changed(self, old: Node, new: Node) -> None:
-        if old.status.volumes_attached != new.status.volumes_attached:
-            self._queue.add(new.name)
 
 
 def is_pod_terminated(pod: Pod) -> bool:
@@ -157,7 +150,6 @@ class AttachDetachController(QueueController):
         informers = context.informers
         self._sync_period_s = context.configuration.attach_detach_reconcile_sync_period_s
         self._max_wait_s = max_wait_for_unmount_s
-        self._deduplicated = controller_context.DeduplicatingRecorder(context.recorder, context.clock)
         self._unattached: set[str] = set()
         """Names of attachments that are about to be created, or were seen before they were attached."""
         self._failures: dict[str, tuple[storage_v1.VolumeError, ObjectReference]] = {}

@@ -170,13 +170,17 @@ class Attacher(QueueController):
         self._queue = self._add_queue(
             "attacher", self.reconcile, workers=_WORKERS, first_retry_s=retry_first_s, max_retry_s=_MAX_RETRY_S
         )
-        self._volume_queue = self._add_queue("attacher-volumes", self.reconcile_volume)
-        self._attachments.add_handlers(on_add=self._attachment_added, on_delete=self._attachment_deleted)
+        volume_queue = self._add_queue("attacher-volumes", self.reconcile_volume)
+        self._attachments.add_handlers(
+            on_add=self._attachment_added,
+            on_delete=lambda old: self._retry_refused(self._on_node(old.spec.node_name)),  # a slot may be free
+        )
         # Our own writes must not end the backoff.
         self._queue.follow(
             self._attachments, changed_by=lambda each: (each.spec, each.metadata.is_terminating, each.status.attached)
         )
-        self._volume_queue.follow(self._volumes)
+        volume_queue.follow(self._volumes)
+        volume_queue.follow(self._attachments, volume_of_attachment)
         self._volumes.add_handlers(on_delete=self._volume_deleted)
         self._on_node = Indexer(self._attachments, controller_context.node_of_attachment)
         self._csi_nodes.add_handlers(on_update=self._csi_node_updated)
@@ -410,11 +414,6 @@ class Attacher(QueueController):
                 self._queue.add(attachment.key)
         elif before is not None and after is not None and before.allocatable != after.allocatable:
             self._retry_refused(self._on_node(new.name))  # slots may have been given back
-
-    def _attachment_deleted(self, attachment: VolumeAttachment) -> None:
-        for volume in volume_of_attachment(attachment):
-            self._volume_queue.add(volume)
-        self._retry_refused(self._on_node(attachment.spec.node_name))  # a slot may be free
 
     def _volume_deleted(self, volume: PersistentVolume) -> None:
         if volume.spec.csi is not None and volume.spec.csi.driver == self._driver_info.name:

@@ -23,7 +23,6 @@ from tonnage import logs
 from tonnage.behaviour.volumes import binding_plan
 from tonnage.client.cache import Indexer, MutationCache
 from tonnage.clock import jittered
-from tonnage.controllers import controller_context
 from tonnage.controllers.controller_context import ControllerContext, QueueController
 from tonnage.controllers.volumes.attach_detach import is_pod_terminated
 from tonnage.documents.kinds.storage.storage_kinds import default_class_for
@@ -58,7 +57,6 @@ _log = logs.logger("tonnage.claims")
 class PersistentVolumeBinder(QueueController):
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._deduplicated = controller_context.DeduplicatingRecorder(context.recorder, context.clock)
         self._attachers = context.attachers
         self._volumes = context.informers.of(PersistentVolume)
         self._claims = context.informers.of(PersistentVolumeClaim)

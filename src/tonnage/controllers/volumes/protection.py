@@ -13,14 +13,12 @@ gets its node later asks the server for the claim before it mounts, and is refus
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from tonnage import logs
 from tonnage.behaviour.workloads.templates import claim_for
 from tonnage.client.cache import Indexer, add_finalizer, remove_finalizer
 from tonnage.client.http import Client
 from tonnage.client.reconciler import Reconciler
-from tonnage.controllers.controller_context import ControllerContext, DeduplicatingRecorder, QueueController
+from tonnage.controllers.controller_context import ControllerContext, QueueController
 from tonnage.errors import AlreadyExists, Conflict, NotFound, TonnageError
 from tonnage.objects.core_v1 import PV_PROTECTION, PVC_PROTECTION, PersistentVolume, PersistentVolumeClaim, Pod, Volume
 from tonnage.objects.document import Doc
@@ -34,7 +32,6 @@ _protection_log = logs.logger("tonnage.protection")
 class EphemeralVolumeController(QueueController):
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._deduplicated = DeduplicatingRecorder(context.recorder, context.clock)
         self._pods = context.informers.of(Pod)
         self._claims = context.informers.of(PersistentVolumeClaim)
         self._pods_of = Indexer(self._pods, Pod.claim_keys)
@@ -164,19 +161,12 @@ class AttributesClassProtection(QueueController):
         super().__init__(context)
         self._classes = context.informers.of(VolumeAttributesClass)
         claims, volumes = context.informers.of(PersistentVolumeClaim), context.informers.of(PersistentVolume)
-        self._claims = Indexer(claims, lambda claim: tuple(classes_of_claim(claim)))
-        self._volumes = Indexer(volumes, lambda volume: tuple(classes_of_volume(volume)))
-        self._work = Reconciler("attributes-class-protection", self.reconcile, clock=context.clock)  # not counted
-        self._loops.append(self._work.run)
-        self._work.follow(self._classes)
-        claims.add_handlers(
-            on_update=lambda old, new: self._let_go(set(classes_of_claim(old)) - set(classes_of_claim(new))),
-            on_delete=lambda old: self._let_go(set(classes_of_claim(old))),
-        )
-        volumes.add_handlers(
-            on_update=lambda old, new: self._let_go(set(classes_of_volume(old)) - set(classes_of_volume(new))),
-            on_delete=lambda old: self._let_go(set(classes_of_volume(old))),
-        )
+        self._claims, self._volumes = Indexer(claims, classes_of_claim), Indexer(volumes, classes_of_volume)
+        work = Reconciler("attributes-class-protection", self.reconcile, clock=context.clock)  # not counted
+        self._loops.append(work.run)
+        work.follow(self._classes)
+        work.follow(claims, classes_of_claim, changed_by=classes_of_claim)
+        work.follow(volumes, classes_of_volume, changed_by=classes_of_volume)
 
     async def reconcile(self, key: Key) -> None:
         """Add the finalizer, or remove it from a terminating class that nothing uses."""
@@ -188,21 +178,16 @@ class AttributesClassProtection(QueueController):
         elif not self._claims(attributes_class.name) and not self._volumes(attributes_class.name):
             await _patch(self._client, attributes_class, remove_finalizer(attributes_class, VAC_PROTECTION))
 
-    def _let_go(self, names: set[str]) -> None:
-        for name in names:
-            self._work.add(name)
 
-
-def classes_of_claim(claim: PersistentVolumeClaim) -> Iterator[str]:
+def classes_of_claim(claim: PersistentVolumeClaim) -> set[str]:
     target = claim.status.modify_volume_status
     named = {
         claim.spec.volume_attributes_class_name or "",
         claim.status.current_volume_attributes_class_name,
         "" if target is None else target.target_volume_attributes_class_name,
     }
-    yield from named - {""}
+    return named - {""}
 
 
-def classes_of_volume(volume: PersistentVolume) -> Iterator[str]:
-    if volume.spec.volume_attributes_class_name:
-        yield volume.spec.volume_attributes_class_name
+def classes_of_volume(volume: PersistentVolume) -> set[str]:
+    return {volume.spec.volume_attributes_class_name} - {""}

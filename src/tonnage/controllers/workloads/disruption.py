@@ -13,7 +13,7 @@ from typing import Any
 from tonnage import logs
 from tonnage.behaviour.workloads import pod_states
 from tonnage.client.cache import Cache, Indexer
-from tonnage.clock import StampAges, rfc3339
+from tonnage.clock import rfc3339
 from tonnage.controllers.controller_context import ControllerContext, QueueController, namespace_of
 from tonnage.controllers.workloads.workload_controller import replacing
 from tonnage.objects.apps_v1 import Deployment, ReplicaSet, StatefulSet
@@ -30,7 +30,6 @@ class DisruptionController(QueueController):
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         informers = context.informers
-        self._ages = StampAges(context.clock)
         self._budgets = informers.of(PodDisruptionBudget)
         self._pods = informers.of(Pod)
         self._budgets_in = Indexer(self._budgets, namespace_of)

@@ -26,7 +26,6 @@ from tonnage.behaviour.workloads.job_pods import job_of
 from tonnage.behaviour.workloads.pod_states import earliest
 from tonnage.client.cache import remove_finalizer
 from tonnage.client.recorder import reference_to
-from tonnage.clock import StampAges
 from tonnage.controllers.controller_context import ControllerContext, QueueController, is_namespace_terminating
 from tonnage.controllers.workloads import workload_controller
 from tonnage.controllers.workloads.workload_controller import PodOwnerController
@@ -260,7 +259,6 @@ def expires_at(job: Job) -> datetime | None:
 class TTLAfterFinishedController(QueueController):
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._ages = StampAges(context.clock)
         self._jobs = context.informers.of(Job)
         self._add_queue("ttl-after-finished", self.reconcile).follow(self._jobs)
 
@@ -300,7 +298,7 @@ class CronJobController(QueueController):
         self._owned = workload_controller.by_controller(self._jobs)
         queue = self._add_queue("cron-jobs", self.reconcile)
         queue.follow(self._cron_jobs)
-        queue.follow(self._jobs, _owner_key)
+        queue.follow(self._jobs, _owner_keys)
 
     async def reconcile(self, key: Key) -> float | None:
         """Create the due Job of one CronJob. Mirrors syncCronJob."""
@@ -419,6 +417,6 @@ class CronJobController(QueueController):
         self._recorder.event(cron_job, "Warning", reason, "Schedule", note)
 
 
-def _owner_key(job: Job) -> tuple[Key, ...]:
+def _owner_keys(job: Job) -> tuple[Key, ...]:
     controller = job.metadata.controller
     return (f"{job.namespace}/{controller.name}",) if controller is not None and controller.kind == "CronJob" else ()

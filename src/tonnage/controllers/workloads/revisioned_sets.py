@@ -54,7 +54,7 @@ class RevisionedSetController(PodOwnerController[RevisionedSet], Generic[Revisio
         self._revisions = context.informers.of(ControllerRevision)
         self._revisions_of = workload_controller.by_controller(self._revisions)
         super().__init__(context, name, sets)
-        self._revisions.on_change(self._queue_owner)
+        self._reconciler.follow(self._revisions, self._owner_of)
 
     async def _history(self, owner: RevisionedSet) -> list[ControllerRevision]:
         selector = owner.spec.selector

@@ -27,7 +27,7 @@ from tonnage.behaviour.workloads.templates import controller_ref
 from tonnage.client.cache import Cache, Indexer
 from tonnage.client.errors import Disconnected
 from tonnage.client.http import Client, PatchType
-from tonnage.clock import Clock, StampAges
+from tonnage.clock import Clock
 from tonnage.controllers.controller_context import (
     ControllerContext,
     QueueController,
@@ -252,37 +252,22 @@ class WorkloadController(QueueController, ABC, Generic[Workload, Dependent]):
         self, context: ControllerContext, name: str, workloads: Cache[Workload], dependents: Cache[Dependent]
     ) -> None:
         super().__init__(context)
-        self._ages = StampAges(context.clock)
         self._workloads: Cache[Workload] = workloads
         self._kind = codec.resource_of(workloads.cls).kind
         self._owned = by_controller(dependents)
         self._expectations = Expectations(context.client, context.clock)
         self._rejected = RejectedPods(context.clock)
         self._reconciler = self._add_queue(name, self._reconcile, workers=_WORKERS)
+        self._workloads_in = Indexer(workloads, namespace_of)
         self._reconciler.follow(workloads)
-        self._follow_owned(dependents)
+        self._reconciler.follow(dependents, self._owners_of)
 
-    def _follow_owned(self, dependents: Cache[Dependent]) -> None:
-        """Queue a workload when an object of its own comes, changes, goes, or changes its owner.
-
-        An orphan queues every workload of its namespace that would adopt it.
-        """
-        workloads_in = Indexer(self._workloads, namespace_of)
-
-        def changed(found: Dependent) -> None:
-            if found.metadata.controller is not None:
-                self._queue_owner(found)
-                return
-            for owner in workloads_in(found.namespace):
-                if selects(selector_of(owner), found.metadata.labels):
-                    self._reconciler.add(owner.key)
-
-        def updated(old: Dependent, new: Dependent) -> None:
-            if old.metadata.controller != new.metadata.controller:
-                changed(old)
-            changed(new)
-
-        dependents.add_handlers(on_add=changed, on_update=updated, on_delete=changed)
+    def _owners_of(self, found: Dependent) -> list[Key]:
+        """The workload of an object; for an orphan, every workload of its namespace that would adopt it."""
+        if found.metadata.controller is not None:
+            return self._owner_of(found)
+        near = self._workloads_in(found.namespace)
+        return [owner.key for owner in near if selects(selector_of(owner), found.metadata.labels)]
 
     def _measured(self, pods: Sequence[Pod], min_ready_s: int) -> list[Pod]:
         """The pods, ready since when the current clock would have written: setting it makes no pod available."""
@@ -305,11 +290,10 @@ class WorkloadController(QueueController, ABC, Generic[Workload, Dependent]):
 
         return await claim_objects(self._client, owner, self._owned, matches, finalizer=finalizer)
 
-    def _queue_owner(self, found: Object) -> None:
-        """Queue the workload that controls the object, if it is of this kind."""
+    def _owner_of(self, found: Object) -> list[Key]:
+        """The workload that controls the object, if it is of this kind."""
         owner = found.metadata.controller
-        if owner is not None and owner.kind == self._kind:
-            self._reconciler.add(f"{found.namespace}/{owner.name}")
+        return [f"{found.namespace}/{owner.name}"] if owner is not None and owner.kind == self._kind else []
 
     @abstractmethod
     async def sync(self, workload: Workload, /, *, is_current: bool) -> float | None:
