@@ -28,6 +28,7 @@ from tonnage.driver.driver import LOOK_EVERY_S, Driver
 from tonnage.driver.state import contents
 from tonnage.driver.state.folder import unknown_contents
 from tonnage.driver.state.records import StateFolderError, VolumeRecord, volume_id_of
+from tonnage.driver.volumes import create_delete
 from tonnage.errors import TonnageError
 from tonnage.private_files import NotOurs
 
@@ -328,7 +329,7 @@ async def test_a_volume_that_was_replaced_by_a_link_is_not_deleted_grown_copied_
         service.DeleteVolume(csi.DeleteVolumeRequest(volume_id=volume_id), None),
         service.CreateSnapshot(csi.CreateSnapshotRequest(name="s", source_volume_id=volume_id), None),
         service.CreateVolume(create("clone", volume=volume_id), None),
-        driver.volumes.expand(volume_id, 2 * GI, 0),
+        create_delete.expand_volume(driver.core, volume_id, 2 * GI, 0),
     ):
         code, message = await refusal(call)
         assert code is Code.FAILED_PRECONDITION

@@ -17,6 +17,7 @@ from tonnage.driver.driver import CsiDriverSettings, Driver, RebuildHooks
 from tonnage.driver.node_pools import Policy, parse_node_pools, pools_by_node
 from tonnage.driver.services import ControllerService, NodeService
 from tonnage.driver.volumes.parameters import topology_of
+from tonnage.driver.volumes.publish import ensure_on
 from tonnage.faults import FaultFile
 from tonnage.quantity import Quantity
 
@@ -166,4 +167,4 @@ async def rebuild(driver: Driver, volume_id: str, to_node: str) -> bool:
     async with driver.core.locks.hold(volume_id):
         record = driver.core.volume(volume_id)
         driver.core.require_node(to_node)
-        return await driver.rebuilder.ensure_on(record, to_node) is not record
+        return await ensure_on(driver.core, record, to_node) is not record

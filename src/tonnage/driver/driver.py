@@ -17,8 +17,6 @@ from tonnage.clock import Clock
 from tonnage.driver.core import Allocations, Core, CsiDriverSettings, InjectedFaults, RebuildHooks
 from tonnage.driver.state.folder import StateFolder, UnknownContents, place_of, require_records, unknown_contents
 from tonnage.driver.state.records import StateFolderError, is_node_id, read_records
-from tonnage.driver.volumes.create_delete import Snapshots, Volumes
-from tonnage.driver.volumes.publish import Rebuilder, VolumeUses
 from tonnage.errors import TonnageError
 from tonnage.faults import FaultFile
 from tonnage.keyed import KeyedLocks
@@ -89,7 +87,7 @@ def _look(folder: Path, known: tuple[Path, ...]) -> tuple[list[UnknownContents],
 
 
 class Driver:
-    """The driver without its sockets. The services call `volumes`, `snapshots` and `uses`."""
+    """The driver without its sockets: its state, for the functions of `volumes/`."""
 
     def __init__(
         self,
@@ -134,10 +132,6 @@ class Driver:
             hooks=hooks or RebuildHooks(),
         )
         self.unknown_watch = UnknownWatch(self.core)
-        self.rebuilder = Rebuilder(self.core)
-        self.volumes = Volumes(self.core, self.rebuilder)
-        self.snapshots = Snapshots(self.core)
-        self.uses = VolumeUses(self.core, self.rebuilder)
 
     @property
     def nodes(self) -> tuple[str, ...]:

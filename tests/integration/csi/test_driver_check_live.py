@@ -304,9 +304,7 @@ class Wavers(NodeService):
 class TellsWhatIsLeft(NodeService):
     async def NodeGetInfo(self, request: csi.NodeGetInfoRequest, context: object) -> csi.NodeGetInfoResponse:
         answer = await super().NodeGetInfo(request, context)
-        answer.max_volumes_per_node -= sum(
-            self._node in each.users for each in self._driver.core.allocations.volumes.values()
-        )
+        answer.max_volumes_per_node -= sum(self._node in each.users for each in self._core.allocations.volumes.values())
         return answer
 
 

@@ -50,6 +50,7 @@ from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import Code
 from tonnage.driver.core import StatusError
 from tonnage.driver.driver import Driver, RebuildHooks
+from tonnage.driver.volumes import create_delete
 
 GI = 1 << 30
 POOLS = {"node-1": (4, 6), "node-2": (8,)}
@@ -278,7 +279,9 @@ class Machine(RuleBasedStateMachine):
     @rule(pick=picks, size=sizes, dies_after=deaths)
     def expand(self, pick: int, size: int, dies_after: int | None) -> None:
         volume = self._pick(pick)
-        answer = self._ask(lambda: self.driver.volumes.expand(volume.volume_id, size * GI, 0), dies_after)
+        answer = self._ask(
+            lambda: create_delete.expand_volume(self.driver.core, volume.volume_id, size * GI, 0), dies_after
+        )
         if isinstance(answer, StatusError):
             assert answer.code in (Code.RESOURCE_EXHAUSTED, Code.OUT_OF_RANGE)
         else:
@@ -290,7 +293,9 @@ class Machine(RuleBasedStateMachine):
     def snapshot(self, pick: int, snapshot: str, dies_after: int | None) -> None:
         volume = self._pick(pick)
         if snapshot not in self.snapshots:
-            answer = self._ask(lambda: self.driver.snapshots.create(snapshot, volume.volume_id), dies_after)
+            answer = self._ask(
+                lambda: create_delete.create_snapshot(self.driver.core, snapshot, volume.volume_id), dies_after
+            )
             if isinstance(answer, StatusError):
                 assert answer.code is Code.RESOURCE_EXHAUSTED
             else:
@@ -300,7 +305,7 @@ class Machine(RuleBasedStateMachine):
     def delete_snapshot(self, snapshot: str, dies_after: int | None) -> None:
         if snapshot in self.snapshots:
             snapshot_id = self.snapshots.pop(snapshot)[0]
-            self._ask(lambda: self.driver.snapshots.delete(snapshot_id), dies_after)
+            self._ask(lambda: create_delete.delete_snapshot(self.driver.core, snapshot_id), dies_after)
 
     def _use(self, volume: Volume, node: str, attach: bool) -> Awaitable[Any]:
         if attach:
@@ -350,7 +355,7 @@ class Machine(RuleBasedStateMachine):
         if not volume.users:
             answer = self._ask(lambda: rebuild(self.driver, volume.volume_id, node), dies_after)
             if isinstance(answer, StatusError):
-                assert answer.code is Code.RESOURCE_EXHAUSTED
+                assert answer.code is Code.FAILED_PRECONDITION  # the other code would mean attach slots
             else:
                 assert self.driver.node_of(volume.volume_id) == node
 

@@ -24,6 +24,7 @@ from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import Code
 from tonnage.driver.core import StatusError
 from tonnage.driver.driver import Driver
+from tonnage.driver.volumes import create_delete
 from tonnage.driver.volumes.parameters import topology_of
 
 GI = 1 << 30
@@ -345,5 +346,5 @@ async def test_a_node_expands_what_the_controller_has_expanded_and_no_more(tmp_p
         Code.OUT_OF_RANGE,
         f"volume {volume_id} has 1Gi, not 2Gi: expand it with ControllerExpandVolume first",
     )
-    await driver.volumes.expand(volume_id, 2 * GI, 0)
+    await create_delete.expand_volume(driver.core, volume_id, 2 * GI, 0)
     assert (await node.NodeExpandVolume(asked, None)).capacity_bytes == 2 * GI

@@ -26,6 +26,7 @@ from tonnage.driver.core import (
 from tonnage.driver.node_pools import PoolId
 from tonnage.driver.state import contents, records
 from tonnage.driver.state.records import AccessType, SnapshotRecord, VolumeOrigin, VolumeRecord
+from tonnage.driver.volumes import publish
 from tonnage.driver.volumes.parameters import (
     admits,
     driver_parameters,
@@ -35,7 +36,6 @@ from tonnage.driver.volumes.parameters import (
     read_parameters,
     volume_bytes,
 )
-from tonnage.driver.volumes.publish import Rebuilder, choose_pool, most_bytes
 from tonnage.objects.size_rules import taken_by, volume_size
 
 
@@ -54,153 +54,152 @@ class VolumeRequest:
     requirement: csi.TopologyRequirement = field(default_factory=csi.TopologyRequirement)
 
 
-class Volumes:
-    def __init__(self, core: Core, rebuilder: Rebuilder) -> None:
-        self._core = core
-        self._rebuilder = rebuilder
+async def create_volume(core: Core, wanted: VolumeRequest) -> VolumeRecord:
+    """The volume of this name, created if there is none. Raises StatusError as CreateVolume does."""
+    volume_id = records.volume_id_of(wanted.name)
+    async with core.locks.hold(volume_id, *([wanted.source.id] if wanted.source else [])):
+        known = core.allocations.volumes.get(volume_id)
+        if known is not None:
+            return await _on_wanted_node(core, known, wanted)
+        source = _source(core, wanted)
+        at_least_bytes = source.capacity_bytes if source else 0
+        rules = read_parameters(wanted.parameters).sizes
+        asked_bytes = volume_size(rules, wanted.required_bytes, is_block=wanted.access_type == "block")
+        size = volume_bytes(asked_bytes, wanted.limit_bytes, at_least_bytes=at_least_bytes)
+        taken_bytes = taken_by(rules, size)
+        place = _place(core, wanted, taken_bytes)
+        record = VolumeRecord(
+            volume_id=volume_id,
+            name=wanted.name,
+            order=core.allocations.next_order(),
+            node=place.node,
+            pool=place.pool,
+            capacity_bytes=size,
+            taken_bytes=taken_bytes,
+            access_type=wanted.access_type,
+            parameters=driver_parameters(wanted.parameters),
+            mutable_parameters=wanted.mutable_parameters,
+            source=wanted.source,
+        )
+        with core.allocations.reserving_bytes(place, taken_bytes):
+            await core.add(record, core.folder.contents_of(source) if source else None)
+        return record
 
-    async def create(self, wanted: VolumeRequest) -> VolumeRecord:
-        """The volume of this name, created if there is none. Raises StatusError as CreateVolume does."""
-        core, volume_id = self._core, records.volume_id_of(wanted.name)
-        async with core.locks.hold(volume_id, *([wanted.source.id] if wanted.source else [])):
-            known = core.allocations.volumes.get(volume_id)
-            if known is not None:
-                return await self._on_wanted_node(known, wanted)
-            source = self._source(wanted)
-            at_least_bytes = source.capacity_bytes if source else 0
-            rules = read_parameters(wanted.parameters).sizes
-            asked_bytes = volume_size(rules, wanted.required_bytes, is_block=wanted.access_type == "block")
-            size = volume_bytes(asked_bytes, wanted.limit_bytes, at_least_bytes=at_least_bytes)
-            taken_bytes = taken_by(rules, size)
-            place = self._place(wanted, taken_bytes)
-            record = VolumeRecord(
-                volume_id=volume_id,
-                name=wanted.name,
-                order=core.allocations.next_order(),
-                node=place.node,
-                pool=place.pool,
-                capacity_bytes=size,
-                taken_bytes=taken_bytes,
-                access_type=wanted.access_type,
-                parameters=driver_parameters(wanted.parameters),
-                mutable_parameters=wanted.mutable_parameters,
-                source=wanted.source,
-            )
-            with core.allocations.reserving_bytes(place, taken_bytes):
-                await core.add(record, core.folder.contents_of(source) if source else None)
+
+async def _on_wanted_node(core: Core, known: VolumeRecord, wanted: VolumeRequest) -> VolumeRecord:
+    """The volume that exists for this name. Raises StatusError with ALREADY_EXISTS if it differs.
+
+    A volume that only lies elsewhere is moved to where it is wanted: its provisioner died before it got the answer,
+    and nobody knows of it. A volume that is used, or may not leave its node, is refused.
+    """
+    differs = _difference(known, wanted)
+    is_elsewhere = known.node not in wanted.nodes or not admits(wanted.requirement, known.node)
+    if differs is None and is_elsewhere and not core.users_of(known) and publish.may_leave(core, known.node):
+        return await publish.ensure_on(core, known, _place(core, wanted, known.size_bytes).node)
+    if differs is None and is_elsewhere:
+        differs = f"it lives on {known.node}"
+    if differs is not None:
+        told = f'there is a volume with the name "{known.name}" already, and {differs}'
+        raise already_exists(told)
+    return known
+
+
+async def delete_volume(core: Core, volume_id: str, nodes: Sequence[str]) -> None:
+    """Delete a volume if it exists. Raises StatusError with FAILED_PRECONDITION while it is in use."""
+    async with core.locks.hold(volume_id):
+        record = core.allocations.volumes.get(volume_id)
+        if record is None:
+            return
+        if record.node in core.settings.pools and record.node not in nodes:
+            raise failed_precondition(f"volume {volume_id} lives on {record.node}: ask the driver there")
+        users = core.users_of(record)
+        if users:
+            raise failed_precondition(f"volume {volume_id} is in use on {', '.join(users)}")
+        await core.remove(record)
+
+
+async def expand_volume(core: Core, volume_id: str, required_bytes: int, limit_bytes: int) -> VolumeRecord:
+    """Expand a volume. Raises StatusError: OUT_OF_RANGE for never, RESOURCE_EXHAUSTED for not now."""
+    async with core.locks.hold(volume_id):
+        record = core.volume(volume_id)
+        rules = read_parameters(record.parameters).sizes
+        asked_bytes = volume_size(rules, required_bytes, is_block=record.access_type == "block")
+        size = volume_bytes(asked_bytes, limit_bytes)
+        if size <= record.capacity_bytes:
+            if not lies_within(record.capacity_bytes, required_bytes, limit_bytes):
+                raise out_of_range(
+                    f"volume {volume_id} has {in_words(record.capacity_bytes)} and cannot be made smaller"
+                )
             return record
+        taken_bytes = taken_by(rules, size)
+        more = max(taken_bytes - record.size_bytes, 0)
+        _require_more(core, record, taken_bytes, more)
+        with core.allocations.reserving_bytes(record.pool_id, more):
+            path = core.folder.contents_of(record)
+            try:
+                await asyncio.to_thread(contents.grow, path, record.access_type, size)
+            except contents.ForeignContents as exc:
+                raise refused(exc) from exc
+            grown = msgspec.structs.replace(record, capacity_bytes=size, taken_bytes=taken_bytes)
+            await core.save(grown)
+        return grown
 
-    async def _on_wanted_node(self, known: VolumeRecord, wanted: VolumeRequest) -> VolumeRecord:
-        """The volume that exists for this name. Raises StatusError with ALREADY_EXISTS if it differs.
 
-        A volume that only lies elsewhere is moved to where it is wanted: its provisioner died before it got the answer,
-        and nobody knows of it. A volume that is used, or may not leave its node, is refused.
-        """
-        core, differs = self._core, _difference(known, wanted)
-        is_elsewhere = known.node not in wanted.nodes or not admits(wanted.requirement, known.node)
-        if differs is None and is_elsewhere and not core.users_of(known) and self._rebuilder.may_leave(known.node):
-            return await self._rebuilder.ensure_on(known, self._place(wanted, known.size_bytes).node)
-        if differs is None and is_elsewhere:
-            differs = f"it lives on {known.node}"
-        if differs is not None:
-            told = f'there is a volume with the name "{known.name}" already, and {differs}'
-            raise already_exists(told)
-        return known
+async def modify_volume(core: Core, volume_id: str, parameters: dict[str, str]) -> VolumeRecord:
+    """Change a volume's mutable parameters; others stay. Raises StatusError."""
+    async with core.locks.hold(volume_id):
+        record = core.volume(volume_id)
+        wanted = {**record.mutable_parameters, **parameters}
+        if wanted != record.mutable_parameters:
+            record = msgspec.structs.replace(record, mutable_parameters=wanted)
+            await core.save(record)
+        return record
 
-    async def delete(self, volume_id: str, nodes: Sequence[str]) -> None:
-        """Delete a volume if it exists. Raises StatusError with FAILED_PRECONDITION while it is in use."""
-        core = self._core
-        async with core.locks.hold(volume_id):
-            record = core.allocations.volumes.get(volume_id)
-            if record is None:
-                return
-            if record.node in core.settings.pools and record.node not in nodes:
-                raise failed_precondition(f"volume {volume_id} lives on {record.node}: ask the driver there")
-            users = core.users_of(record)
-            if users:
-                raise failed_precondition(f"volume {volume_id} is in use on {', '.join(users)}")
-            await core.remove(record)
 
-    async def expand(self, volume_id: str, required_bytes: int, limit_bytes: int) -> VolumeRecord:
-        """Expand a volume. Raises StatusError: OUT_OF_RANGE for never, RESOURCE_EXHAUSTED for not now."""
-        core = self._core
-        async with core.locks.hold(volume_id):
-            record = core.volume(volume_id)
-            rules = read_parameters(record.parameters).sizes
-            asked_bytes = volume_size(rules, required_bytes, is_block=record.access_type == "block")
-            size = volume_bytes(asked_bytes, limit_bytes)
-            if size <= record.capacity_bytes:
-                if not lies_within(record.capacity_bytes, required_bytes, limit_bytes):
-                    raise out_of_range(
-                        f"volume {volume_id} has {in_words(record.capacity_bytes)} and cannot be made smaller"
-                    )
-                return record
-            taken_bytes = taken_by(rules, size)
-            more = max(taken_bytes - record.size_bytes, 0)
-            self._require_more(record, taken_bytes, more)
-            with core.allocations.reserving_bytes(record.pool_id, more):
-                path = core.folder.contents_of(record)
-                try:
-                    await asyncio.to_thread(contents.grow, path, record.access_type, size)
-                except contents.ForeignContents as exc:
-                    raise refused(exc) from exc
-                grown = msgspec.structs.replace(record, capacity_bytes=size, taken_bytes=taken_bytes)
-                await core.save(grown)
-            return grown
+def _place(core: Core, wanted: VolumeRequest, size_bytes: int) -> PoolId:
+    """A pool that fits, by preference, then by policy. Raises StatusError with RESOURCE_EXHAUSTED."""
+    parameters = read_parameters(wanted.parameters)
+    groups = groups_within(wanted.requirement, wanted.nodes)
+    if not groups:
+        raise resource_exhausted("no node of this driver lies within the accessibility requirements")
+    for group in groups:
+        if (place := publish.choose_pool(core, group, size_bytes, parameters)) is not None:
+            return place
+    nodes = [node for group in groups for node in group]
+    most = publish.most_bytes(core, nodes, parameters)
+    of = ", ".join(nodes) if len(nodes) <= 3 else f"{len(nodes)} nodes"
+    raise resource_exhausted(
+        f"no pool of {of} has room for {in_words(size_bytes)}: the most that one has free is {in_words(most)}"
+    )
 
-    async def modify(self, volume_id: str, parameters: dict[str, str]) -> VolumeRecord:
-        """Change a volume's mutable parameters; others stay. Raises StatusError."""
-        core = self._core
-        async with core.locks.hold(volume_id):
-            record = core.volume(volume_id)
-            wanted = {**record.mutable_parameters, **parameters}
-            if wanted != record.mutable_parameters:
-                record = msgspec.structs.replace(record, mutable_parameters=wanted)
-                await core.save(record)
-            return record
 
-    def _place(self, wanted: VolumeRequest, size_bytes: int) -> PoolId:
-        """A pool that fits, by preference, then by policy. Raises StatusError with RESOURCE_EXHAUSTED."""
-        core, parameters = self._core, read_parameters(wanted.parameters)
-        groups = groups_within(wanted.requirement, wanted.nodes)
-        if not groups:
-            raise resource_exhausted("no node of this driver lies within the accessibility requirements")
-        for group in groups:
-            if (place := choose_pool(core, group, size_bytes, parameters)) is not None:
-                return place
-        nodes = [node for group in groups for node in group]
-        most = most_bytes(core, nodes, parameters)
-        of = ", ".join(nodes) if len(nodes) <= 3 else f"{len(nodes)} nodes"
+def _require_more(core: Core, record: VolumeRecord, size_bytes: int, more_bytes: int) -> None:
+    sizes = core.settings.pools.get(record.node, ())
+    if record.pool < len(sizes) and size_bytes > sizes[record.pool]:
+        raise out_of_range(
+            f"volume {record.volume_id} cannot grow to {in_words(size_bytes)}: "
+            f"its pool has {in_words(sizes[record.pool])} in all"
+        )
+    free = core.free_beside(record)
+    if free < more_bytes:
         raise resource_exhausted(
-            f"no pool of {of} has room for {in_words(size_bytes)}: the most that one has free is {in_words(most)}"
+            f"volume {record.volume_id} needs {in_words(more_bytes)} more, and its pool has {in_words(free)} free"
         )
 
-    def _require_more(self, record: VolumeRecord, size_bytes: int, more_bytes: int) -> None:
-        sizes = self._core.settings.pools.get(record.node, ())
-        if record.pool < len(sizes) and size_bytes > sizes[record.pool]:
-            raise out_of_range(
-                f"volume {record.volume_id} cannot grow to {in_words(size_bytes)}: "
-                f"its pool has {in_words(sizes[record.pool])} in all"
-            )
-        free = self._core.free_beside(record)
-        if free < more_bytes:
-            raise resource_exhausted(
-                f"volume {record.volume_id} needs {in_words(more_bytes)} more, and its pool has {in_words(free)} free"
-            )
 
-    def _source(self, wanted: VolumeRequest) -> VolumeRecord | SnapshotRecord | None:
-        """The source of a new volume. Raises StatusError: NOT_FOUND, or INVALID_ARGUMENT for another access type."""
-        source, allocations = wanted.source, self._core.allocations
-        if source is None:
-            return None
-        found = allocations.volumes.get(source.id) if source.kind == "volume" else allocations.snapshots.get(source.id)
-        if found is None:
-            raise not_found(f"there is no {source.kind} {source.id} to make a volume from")
-        if found.access_type != wanted.access_type:
-            raise invalid_argument(
-                f"{source.kind} {source.id} holds a {found.access_type} volume, not a {wanted.access_type} volume"
-            )
-        return found
+def _source(core: Core, wanted: VolumeRequest) -> VolumeRecord | SnapshotRecord | None:
+    """The source of a new volume. Raises StatusError: NOT_FOUND, or INVALID_ARGUMENT for another access type."""
+    source, allocations = wanted.source, core.allocations
+    if source is None:
+        return None
+    found = allocations.volumes.get(source.id) if source.kind == "volume" else allocations.snapshots.get(source.id)
+    if found is None:
+        raise not_found(f"there is no {source.kind} {source.id} to make a volume from")
+    if found.access_type != wanted.access_type:
+        raise invalid_argument(
+            f"{source.kind} {source.id} holds a {found.access_type} volume, not a {wanted.access_type} volume"
+        )
+    return found
 
 
 def _difference(known: VolumeRecord, wanted: VolumeRequest) -> str | None:
@@ -214,46 +213,45 @@ def _difference(known: VolumeRecord, wanted: VolumeRequest) -> str | None:
     return "it was made from another source" if known.source != wanted.source else None
 
 
-class Snapshots:
-    def __init__(self, core: Core) -> None:
-        self._core = core
+# -- snapshots --------------------------------------------------------------------------------------------------------
 
-    async def create(self, name: str, volume_id: str) -> SnapshotRecord:
-        """The snapshot of this name, created if there is none. Raises StatusError as CreateSnapshot does."""
-        core, snapshot_id = self._core, records.snapshot_id_of(name)
-        async with core.locks.hold(snapshot_id, volume_id):
-            known = core.allocations.snapshots.get(snapshot_id)
-            if known is not None and known.source_volume_id != volume_id:
-                raise already_exists(
-                    f'there is a snapshot with the name "{name}" already, and it is of volume {known.source_volume_id}'
-                )
-            if known is not None:
-                return known
-            volume = core.volume(volume_id)
-            free = core.free_beside(volume)
-            if free < volume.capacity_bytes:
-                raise resource_exhausted(
-                    f"a snapshot of volume {volume_id} needs {in_words(volume.capacity_bytes)}, and its pool has "
-                    f"{in_words(free)} free"
-                )
-            record = SnapshotRecord(
-                snapshot_id=snapshot_id,
-                name=name,
-                order=core.allocations.next_order(),
-                source_volume_id=volume_id,
-                node=volume.node,
-                pool=volume.pool,
-                size_bytes=volume.capacity_bytes,
-                access_type=volume.access_type,
-                created_at_ns=int(core.clock.now().timestamp() * 1_000_000) * 1000,
+
+async def create_snapshot(core: Core, name: str, volume_id: str) -> SnapshotRecord:
+    """The snapshot of this name, created if there is none. Raises StatusError as CreateSnapshot does."""
+    snapshot_id = records.snapshot_id_of(name)
+    async with core.locks.hold(snapshot_id, volume_id):
+        known = core.allocations.snapshots.get(snapshot_id)
+        if known is not None and known.source_volume_id != volume_id:
+            raise already_exists(
+                f'there is a snapshot with the name "{name}" already, and it is of volume {known.source_volume_id}'
             )
-            with core.allocations.reserving_bytes(record.pool_id, record.size_bytes):
-                await core.add(record, core.folder.contents_of(volume))
-            return record
+        if known is not None:
+            return known
+        volume = core.volume(volume_id)
+        free = core.free_beside(volume)
+        if free < volume.capacity_bytes:
+            raise resource_exhausted(
+                f"a snapshot of volume {volume_id} needs {in_words(volume.capacity_bytes)}, and its pool has "
+                f"{in_words(free)} free"
+            )
+        record = SnapshotRecord(
+            snapshot_id=snapshot_id,
+            name=name,
+            order=core.allocations.next_order(),
+            source_volume_id=volume_id,
+            node=volume.node,
+            pool=volume.pool,
+            size_bytes=volume.capacity_bytes,
+            access_type=volume.access_type,
+            created_at_ns=int(core.clock.now().timestamp() * 1_000_000) * 1000,
+        )
+        with core.allocations.reserving_bytes(record.pool_id, record.size_bytes):
+            await core.add(record, core.folder.contents_of(volume))
+        return record
 
-    async def delete(self, snapshot_id: str) -> None:
-        core = self._core
-        async with core.locks.hold(snapshot_id):
-            record = core.allocations.snapshots.get(snapshot_id)
-            if record is not None:
-                await core.remove(record)
+
+async def delete_snapshot(core: Core, snapshot_id: str) -> None:
+    async with core.locks.hold(snapshot_id):
+        record = core.allocations.snapshots.get(snapshot_id)
+        if record is not None:
+            await core.remove(record)

@@ -6,7 +6,13 @@ signal to rebuild it there, if it may leave its node:
     space on the new node is reserved  ->  contents copied  ->  the record names the new place  ->  the old copy goes
 
 All nodes share the state folder, so the contents of a gone node can still be read: they stand for the replica elsewhere
-that a real driver would have.
+that a real driver would have. A node's pods see links, so that nobody has to be root:
+
+    staging_target_path/volume  ->  contents        target_path  ->  contents
+
+A link is made before the record names it and removed before the record forgets it, so a repeated call finds what to
+repair. Anything else at such a path stays, and the call fails. Without attaching (`attachRequired: false`), staging
+takes the slot and is the signal to rebuild.
 """
 
 from __future__ import annotations
@@ -49,59 +55,57 @@ def most_bytes(core: Core, nodes: Iterable[str], parameters: Parameters) -> int:
     return largest_bytes({node: core.faults.allocatable_bytes(node) for node in nodes}, parameters.pools)
 
 
-class Rebuilder:
-    """Moves volumes. The caller of `require_may_rebuild` or `ensure_on` must hold the volume's lock."""
+# -- rebuilding; the caller of `require_may_rebuild` or `ensure_on` must hold the volume's lock ------------------------
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
 
-    def may_leave(self, node: str) -> bool:
-        """True if volumes may leave a node: this driver rebuilds, and the node is out of use or gone."""
-        core = self._core
-        return core.settings.rebuild and (core.hooks.may_leave(node) or core.is_gone(node))
+def may_leave(core: Core, node: str) -> bool:
+    """True if volumes may leave a node: this driver rebuilds, and the node is out of use or gone."""
+    return core.settings.rebuild and (core.hooks.may_leave(node) or core.is_gone(node))
 
-    def require_may_rebuild(self, record: VolumeRecord, to_node: str) -> None:
-        """Raises StatusError with FAILED_PRECONDITION unless the volume is on that node or may be rebuilt there."""
-        if record.node == to_node:
-            return
-        core, where = self._core, f"volume {record.volume_id} lives on {record.node} and cannot be used on {to_node}"
-        if not core.settings.rebuild:
-            raise failed_precondition(f"{where}: this driver does not rebuild volumes")
-        if not self.may_leave(record.node):
-            raise failed_precondition(f"{where}: {record.node} is not out of use")
 
-    async def ensure_on(self, record: VolumeRecord, to_node: str) -> VolumeRecord:
-        """The volume, moved to that node if necessary. Uses on gone nodes are removed with the old place.
+def require_may_rebuild(core: Core, record: VolumeRecord, to_node: str) -> None:
+    """Raises StatusError with FAILED_PRECONDITION unless the volume is on that node or may be rebuilt there."""
+    if record.node == to_node:
+        return
+    where = f"volume {record.volume_id} lives on {record.node} and cannot be used on {to_node}"
+    if not core.settings.rebuild:
+        raise failed_precondition(f"{where}: this driver does not rebuild volumes")
+    if not may_leave(core, record.node):
+        raise failed_precondition(f"{where}: {record.node} is not out of use")
 
-        A crash at any instant leaves the volume whole on the old node or the new one; a repeated call finishes it.
-        Raises StatusError: FAILED_PRECONDITION if no pool fits (RESOURCE_EXHAUSTED would mean attach slots, and fail
-        the pod: KEP-4876), DATA_LOSS if the contents are missing.
-        """
-        if record.node == to_node:
-            return record
-        core, old = self._core, self._core.folder.contents_of(record)
-        parameters = read_parameters(record.parameters)
-        place = choose_pool(core, [to_node], record.size_bytes, parameters)
-        if place is None:
-            core.hooks.on_refused(record.volume_id, to_node)
-            raise failed_precondition(
-                f"volume {record.volume_id} cannot be rebuilt on {to_node}: no pool has room for "
-                f"{in_words(record.size_bytes)}, the most that one has free is "
-                f"{in_words(most_bytes(core, [to_node], parameters))}"
-            )
-        gone = frozenset(node for node in record.users if core.is_gone(node))
-        moved = msgspec.structs.replace(record.without_users(gone), node=place.node, pool=place.pool)
-        with core.allocations.reserving_bytes(place, record.size_bytes):
-            try:
-                await core.move(record, moved)
-            except FileNotFoundError as exc:
-                if old.exists():
-                    raise
-                lost = f"volume {record.volume_id} has no contents left on {record.node}"
-                raise StatusError(Code.DATA_LOSS, lost) from exc
-        _log.info("Volume rebuilt", volume=record.volume_id, from_node=record.node, to_node=to_node, pool=place.pool)
-        core.hooks.on_rebuilt(record.volume_id, record.node, to_node)
-        return moved
+
+async def ensure_on(core: Core, record: VolumeRecord, to_node: str) -> VolumeRecord:
+    """The volume, moved to that node if necessary. Uses on gone nodes are removed with the old place.
+
+    A crash at any instant leaves the volume whole on the old node or the new one; a repeated call finishes it.
+    Raises StatusError: FAILED_PRECONDITION if no pool fits (RESOURCE_EXHAUSTED would mean attach slots, and fail
+    the pod: KEP-4876), DATA_LOSS if the contents are missing.
+    """
+    if record.node == to_node:
+        return record
+    old = core.folder.contents_of(record)
+    parameters = read_parameters(record.parameters)
+    place = choose_pool(core, [to_node], record.size_bytes, parameters)
+    if place is None:
+        core.hooks.on_refused(record.volume_id, to_node)
+        raise failed_precondition(
+            f"volume {record.volume_id} cannot be rebuilt on {to_node}: no pool has room for "
+            f"{in_words(record.size_bytes)}, the most that one has free is "
+            f"{in_words(most_bytes(core, [to_node], parameters))}"
+        )
+    gone = frozenset(node for node in record.users if core.is_gone(node))
+    moved = msgspec.structs.replace(record.without_users(gone), node=place.node, pool=place.pool)
+    with core.allocations.reserving_bytes(place, record.size_bytes):
+        try:
+            await core.move(record, moved)
+        except FileNotFoundError as exc:
+            if old.exists():
+                raise
+            lost = f"volume {record.volume_id} has no contents left on {record.node}"
+            raise StatusError(Code.DATA_LOSS, lost) from exc
+    _log.info("Volume rebuilt", volume=record.volume_id, from_node=record.node, to_node=to_node, pool=place.pool)
+    core.hooks.on_rebuilt(record.volume_id, record.node, to_node)
+    return moved
 
 
 def require_access(record: VolumeRecord, access_type: str) -> None:
@@ -117,122 +121,108 @@ _POOL = re.compile(r"pool-[0-9]+")
 _SINGLE_WRITER = csi.VolumeCapability.AccessMode.SINGLE_NODE_SINGLE_WRITER
 
 
-class VolumeUses:
-    """What a node's pods see of volumes: links, so that nobody has to be root.
+async def attach(core: Core, volume_id: str, node: str, wanted: Publication) -> None:
+    """Attach a volume to a node. Raises StatusError as ControllerPublishVolume does."""
+    async with core.locks.hold(volume_id):
+        record = core.volume(volume_id)
+        core.require_node(node)
+        require_access(record, wanted.capability.access_type)
+        known = record.published.get(node)
+        if known is not None and known != wanted:
+            raise already_exists(f"volume {volume_id} is published on {node} already, otherwise than asked")
+        async with _using_on(core, record, node) as record:
+            await core.save(msgspec.structs.replace(record, published={**record.published, node: wanted}))
 
-                staging_target_path/volume  ->  contents        target_path  ->  contents
 
-    A link is made before the record names it and removed before the record forgets it, so a repeated call finds what to
-    repair. Anything else at such a path stays, and the call fails. Without attaching (`attachRequired: false`), staging
-    takes the slot and is the signal to rebuild.
+async def detach(core: Core, volume_id: str, node: str) -> None:
+    """Detach a volume from a node, or from all. Its stagings are forgotten, too, as after a forced detach."""
+    async with core.locks.hold(volume_id):
+        record = core.allocations.volumes.get(volume_id)
+        if record is not None:
+            await core.save(record.without_users(frozenset({node}) if node else record.users))
+
+
+@asynccontextmanager
+async def _using_on(core: Core, record: VolumeRecord, node: str) -> AsyncIterator[VolumeRecord]:
+    """The volume, moved to that node; an attach slot is reserved while the block runs.
+
+    Raises StatusError if the volume is in use elsewhere, may not or cannot be rebuilt here (FAILED_PRECONDITION),
+    or the node has no slot (RESOURCE_EXHAUSTED, only for this: kubelets read it as the attach limit).
     """
+    others = core.users_of(record, besides=node)
+    if others:
+        raise failed_precondition(f"volume {record.volume_id} is published on {', '.join(others)} already")
+    require_may_rebuild(core, record, node)
+    core.require_slot(node, record.volume_id)
+    with core.allocations.reserving_slot(node, record.volume_id):
+        yield await ensure_on(core, record, node)
 
-    def __init__(self, core: Core, rebuilder: Rebuilder) -> None:
-        self._core = core
-        self._rebuilder = rebuilder
 
-    async def attach(self, volume_id: str, node: str, wanted: Publication) -> None:
-        """Attach a volume to a node. Raises StatusError as ControllerPublishVolume does."""
-        core = self._core
-        async with core.locks.hold(volume_id):
-            record = core.volume(volume_id)
-            core.require_node(node)
-            require_access(record, wanted.capability.access_type)
-            known = record.published.get(node)
-            if known is not None and known != wanted:
-                raise already_exists(f"volume {volume_id} is published on {node} already, otherwise than asked")
-            async with self._using_on(record, node) as record:
-                await core.save(msgspec.structs.replace(record, published={**record.published, node: wanted}))
+async def stage(core: Core, node: str, volume_id: str, path: str, capability: Capability) -> None:
+    """Stage a volume at a path. Raises StatusError as NodeStageVolume does."""
+    wanted = Staging(path, capability)
+    async with core.locks.hold(volume_id):
+        record = core.volume(volume_id)
+        require_access(record, capability.access_type)
+        known = record.staged.get(node)
+        if known is not None and known != wanted:
+            raise already_exists(f"volume {volume_id} is staged at {known.path} already, or with another capability")
+        async with _using_on(core, record, node) as record:
+            link = partial(_link, Path(path) / _LINK, core.folder.contents_of(record))
+            await core.save(msgspec.structs.replace(record, staged={**record.staged, node: wanted}), first=link)
 
-    async def detach(self, volume_id: str, node: str) -> None:
-        """Detach a volume from a node, or from all. Its stagings are forgotten, too, as after a forced detach."""
-        core = self._core
-        async with core.locks.hold(volume_id):
-            record = core.allocations.volumes.get(volume_id)
-            if record is not None:
-                await core.save(record.without_users(frozenset({node}) if node else record.users))
 
-    @asynccontextmanager
-    async def _using_on(self, record: VolumeRecord, node: str) -> AsyncIterator[VolumeRecord]:
-        """The volume, moved to that node; an attach slot is reserved while the block runs.
+async def unstage(core: Core, node: str, volume_id: str, path: str) -> None:
+    """Unstage the volume from that path, if it is staged there."""
+    async with core.locks.hold(volume_id):
+        record = core.allocations.volumes.get(volume_id)
+        known = record.staged.get(node) if record is not None else None
+        is_staged = known is not None and known.path == path
+        await asyncio.to_thread(_unlink, Path(path) / _LINK, volume_id, is_expected=is_staged)
+        if record is not None and is_staged:
+            left = {other: staging for other, staging in record.staged.items() if other != node}
+            await core.save(msgspec.structs.replace(record, staged=left))
 
-        Raises StatusError if the volume is in use elsewhere, may not or cannot be rebuilt here (FAILED_PRECONDITION),
-        or the node has no slot (RESOURCE_EXHAUSTED, only for this: kubelets read it as the attach limit).
-        """
-        core, others = self._core, self._core.users_of(record, besides=node)
-        if others:
-            raise failed_precondition(f"volume {record.volume_id} is published on {', '.join(others)} already")
-        self._rebuilder.require_may_rebuild(record, node)
-        core.require_slot(node, record.volume_id)
-        with core.allocations.reserving_slot(node, record.volume_id):
-            yield await self._rebuilder.ensure_on(record, node)
 
-    async def stage(self, node: str, volume_id: str, path: str, capability: Capability) -> None:
-        """Stage a volume at a path. Raises StatusError as NodeStageVolume does."""
-        core, wanted = self._core, Staging(path, capability)
-        async with core.locks.hold(volume_id):
-            record = core.volume(volume_id)
-            require_access(record, capability.access_type)
-            known = record.staged.get(node)
-            if known is not None and known != wanted:
-                raise already_exists(
-                    f"volume {volume_id} is staged at {known.path} already, or with another capability"
-                )
-            async with self._using_on(record, node) as record:
-                link = partial(_link, Path(path) / _LINK, core.folder.contents_of(record))
-                await core.save(msgspec.structs.replace(record, staged={**record.staged, node: wanted}), first=link)
+async def publish(core: Core, volume_id: str, staging_path: str, wanted: Target) -> None:
+    """Link a staged volume to a pod's path. Raises StatusError as NodePublishVolume does."""
+    async with core.locks.hold(volume_id):
+        record = core.volume(volume_id)
+        require_access(record, wanted.capability.access_type)
+        staged = record.staged.get(wanted.node)
+        if staged is None or staged.path != staging_path:
+            raise failed_precondition(f"volume {volume_id} is not staged at {staging_path} on {wanted.node}")
+        others = [target for target in record.targets if target != wanted]
+        if any((target.node, target.path) == (wanted.node, wanted.path) for target in others):
+            raise already_exists(f"volume {volume_id} is published at {wanted.path} already, otherwise than asked")
+        if others and wanted.capability.mode == _SINGLE_WRITER:
+            raise failed_precondition(
+                f"volume {volume_id} is for a single writer, and published at {others[0].path} already"
+            )
+        link = partial(_link, Path(wanted.path), core.folder.contents_of(record))
+        await core.save(msgspec.structs.replace(record, targets=(*others, wanted)), first=link)
 
-    async def unstage(self, node: str, volume_id: str, path: str) -> None:
-        """Unstage the volume from that path, if it is staged there."""
-        core = self._core
-        async with core.locks.hold(volume_id):
-            record = core.allocations.volumes.get(volume_id)
-            known = record.staged.get(node) if record is not None else None
-            is_staged = known is not None and known.path == path
-            await asyncio.to_thread(_unlink, Path(path) / _LINK, volume_id, is_expected=is_staged)
-            if record is not None and is_staged:
-                left = {other: staging for other, staging in record.staged.items() if other != node}
-                await core.save(msgspec.structs.replace(record, staged=left))
 
-    async def publish(self, volume_id: str, staging_path: str, wanted: Target) -> None:
-        """Link a staged volume to a pod's path. Raises StatusError as NodePublishVolume does."""
-        core = self._core
-        async with core.locks.hold(volume_id):
-            record = core.volume(volume_id)
-            require_access(record, wanted.capability.access_type)
-            staged = record.staged.get(wanted.node)
-            if staged is None or staged.path != staging_path:
-                raise failed_precondition(f"volume {volume_id} is not staged at {staging_path} on {wanted.node}")
-            others = [target for target in record.targets if target != wanted]
-            if any((target.node, target.path) == (wanted.node, wanted.path) for target in others):
-                raise already_exists(f"volume {volume_id} is published at {wanted.path} already, otherwise than asked")
-            if others and wanted.capability.mode == _SINGLE_WRITER:
-                raise failed_precondition(
-                    f"volume {volume_id} is for a single writer, and published at {others[0].path} already"
-                )
-            link = partial(_link, Path(wanted.path), core.folder.contents_of(record))
-            await core.save(msgspec.structs.replace(record, targets=(*others, wanted)), first=link)
+async def unpublish(core: Core, node: str, volume_id: str, path: str) -> None:
+    """Unpublish the volume from that path, if it is there."""
+    async with core.locks.hold(volume_id):
+        record = core.allocations.volumes.get(volume_id)
+        targets = record.targets if record is not None else ()
+        is_there = any((target.node, target.path) == (node, path) for target in targets)
+        await asyncio.to_thread(_unlink, Path(path), volume_id, is_expected=is_there)
+        if record is not None:
+            left = tuple(target for target in record.targets if (target.node, target.path) != (node, path))
+            await core.save(msgspec.structs.replace(record, targets=left))
 
-    async def unpublish(self, node: str, volume_id: str, path: str) -> None:
-        """Unpublish the volume from that path, if it is there."""
-        core = self._core
-        async with core.locks.hold(volume_id):
-            record = core.allocations.volumes.get(volume_id)
-            targets = record.targets if record is not None else ()
-            is_there = any((target.node, target.path) == (node, path) for target in targets)
-            await asyncio.to_thread(_unlink, Path(path), volume_id, is_expected=is_there)
-            if record is not None:
-                left = tuple(target for target in record.targets if (target.node, target.path) != (node, path))
-                await core.save(msgspec.structs.replace(record, targets=left))
 
-    def require_at(self, node: str, volume_id: str, path: str) -> VolumeRecord:
-        """The volume, if it is staged or published at that path. Raises StatusError with NOT_FOUND."""
-        record = self._core.volume(volume_id)
-        staged = record.staged.get(node)
-        paths = {target.path for target in record.targets if target.node == node}
-        if path not in paths and (staged is None or staged.path != path):
-            raise not_found(f"volume {volume_id} is not at {path} on {node}")
-        return record
+def require_at(core: Core, node: str, volume_id: str, path: str) -> VolumeRecord:
+    """The volume, if it is staged or published at that path. Raises StatusError with NOT_FOUND."""
+    record = core.volume(volume_id)
+    staged = record.staged.get(node)
+    paths = {target.path for target in record.targets if target.node == node}
+    if path not in paths and (staged is None or staged.path != path):
+        raise not_found(f"volume {volume_id} is not at {path} on {node}")
+    return record
 
 
 def _is_ours(path: Path, volume_id: str) -> bool:
