@@ -46,7 +46,7 @@ def template_of(path: Path) -> tuple[Doc, tuple[Doc, ...]]:
     """A file's one Node and storage objects, validated as by an API server. Raises BrokenManifest, InvalidPool."""
     from tonnage.nodescaler.node_pool import KINDS, InvalidPool
     from tonnage.objects.document import copy
-    from tonnage.whatif.creation import created
+    from tonnage.whatif.creation import Creation
     from tonnage.whatif.manifests import read
 
     manifests = read([str(path)])
@@ -59,7 +59,7 @@ def template_of(path: Path) -> tuple[Doc, tuple[Doc, ...]]:
             f"{path}: a template is one Node, and this file holds {held}",
             hint=f"beside the Node there may be {' and '.join(KINDS)}, for what its driver will publish",
         )
-    created(manifests, Gates())
+    Creation(Gates()).of_all(manifests)
     say_all("warning", manifests.warnings)
     return nodes[0], storage
 

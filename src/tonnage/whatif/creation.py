@@ -37,11 +37,6 @@ _QUOTAS = BY_PLURAL["", "resourcequotas"]
 _NODES, _STORAGE_CLASSES = BY_PLURAL["", "nodes"], BY_PLURAL["storage.k8s.io", "storageclasses"]
 
 
-def created(manifests: Manifests, gates: Gates) -> tuple[Object, ...]:
-    """The objects of all manifests, in their order. Raises BrokenManifest; warnings are added to the manifests'."""
-    return Creation(gates).of_all(manifests)
-
-
 class QuotaExceeded(TonnageError):
     """A ResourceQuota has no more room for a pod or a claim that would be made."""
 
@@ -51,25 +46,19 @@ class ManifestLister:
 
     def __init__(self) -> None:
         listed = (_NODES, _STORAGE_CLASSES, *READ_BY_CREATION)
-        self._by_kind: dict[str, dict[str, Doc]] = {resource.kind: {} for resource in listed}
+        self.by_kind: dict[str, dict[str, Doc]] = {resource.kind: {} for resource in listed}
         for doc in SYSTEM_PRIORITY_CLASSES:
             self.add("PriorityClass", doc)
 
     def add(self, kind: str, doc: Doc) -> None:
-        if kind in self._by_kind:
-            self._by_kind[kind][_key(doc)] = doc
-
-    def lists(self, kind: str) -> bool:
-        return kind in self._by_kind
-
-    def remove(self, kind: str, name: str) -> None:
-        self._by_kind.get(kind, {}).pop(f"/{name}", None)
+        if kind in self.by_kind:
+            self.by_kind[kind][_key(doc)] = doc
 
     def get(self, resource: Resource, name: str, namespace: str = "") -> Doc | None:
-        return self._by_kind.get(resource.kind, {}).get(f"{namespace}/{name}")
+        return self.by_kind.get(resource.kind, {}).get(f"{namespace}/{name}")
 
     def list(self, resource: Resource, namespace: str = "") -> Iterable[Doc]:
-        docs = self._by_kind.get(resource.kind, {}).values()
+        docs = self.by_kind.get(resource.kind, {}).values()
         return [doc for doc in docs if not namespace or doc["metadata"].get("namespace") == namespace]
 
 
@@ -90,13 +79,19 @@ class Creation:
         self._uids: dict[tuple[str, str], Key] = {}
 
     def of_all(self, manifests: Manifests) -> tuple[Object, ...]:
-        """Objects that are there together: a pod may come before the class it names. Each has a uid."""
+        """Objects that are there together, in their order: a pod may come before the class it names. Each has a uid.
+
+        Raises BrokenManifest; warnings are added to the manifests'.
+        """
         for doc in manifests.rules:
             self._lister.add(doc["kind"], doc)
         for manifest in manifests.by_key.values():
             self._lister.add(manifest.resource.kind, manifest.doc)
         for manifest in manifests.by_key.values():
-            self._give_uid(manifest, manifests.warnings)
+            meta, kind = manifest.doc["metadata"], manifest.resource.qualified
+            if not meta.get("uid") or not self._is_own_uid(manifest, manifests.warnings):
+                meta["uid"] = stable_uid(f"{kind}/{_key(manifest.doc)}")  # a copied uid is replaced
+                self._uids[kind, meta["uid"]] = _key(manifest.doc)
             self._create(manifest, manifests.warnings)
         return tuple(_typed(manifest) for manifest in manifests.by_key.values())
 
@@ -105,7 +100,7 @@ class Creation:
         for doc in rules:
             self._lister.add(doc["kind"], doc)
         for each in objects:
-            if self._lister.lists(type(each).__name__):
+            if type(each).__name__ in self._lister.by_kind:
                 self._lister.add(type(each).__name__, codec.to_doc(each))
             self._uids[resource_of(type(each)).qualified, each.uid] = f"{each.namespace}/{each.name}"
 
@@ -121,25 +116,21 @@ class Creation:
             raise BrokenManifest(manifest.origin, exc.message.partition(" is forbidden: ")[2], field="spec") from exc
         return _typed(manifest)
 
-    def has_quota(self, namespace: str) -> bool:
-        return any(True for _ in self._lister.list(_QUOTAS, namespace))
-
     def charge(self, made: Object) -> None:
         """Charge the quotas of its namespace for an object that is made. Raises QuotaExceeded. A quota that nobody has
         counted yet is passed over."""
-        resource, doc = resource_of(type(made)), codec.to_doc(made)
         for quota in list(self._lister.list(_QUOTAS, made.namespace)):
             if "used" not in quota.get("status", {}):
                 continue
             try:
-                delta = charge(quota, resource, doc, None, self._clock.now())
+                delta = charge(quota, resource_of(type(made)), codec.to_doc(made), None, self._clock.now())
             except Forbidden as exc:
                 raise QuotaExceeded(exc.message) from exc
             self._lister.add("ResourceQuota", with_used(quota, delta))
 
     def forget(self, kind: str, name: str) -> None:
         """An object is deleted: nobody is created by it any more."""
-        self._lister.remove(kind, name)
+        self._lister.by_kind.get(kind, {}).pop(f"/{name}", None)
 
     def _create(self, manifest: Manifest, warnings: list[str]) -> None:
         """Turn one document, in place, into what a server would keep."""
@@ -163,13 +154,6 @@ class Creation:
         if missing:
             told = ", ".join(dict.fromkeys(map(str, missing)))
             warnings.append(f"{manifest.origin}: {told}; an API server would refuse this object")
-
-    def _give_uid(self, manifest: Manifest, warnings: list[str]) -> None:
-        """A uid that is the same at every run; a copied one is replaced, for two objects are not one."""
-        meta, kind = manifest.doc["metadata"], manifest.resource.qualified
-        if not meta.get("uid") or not self._is_own_uid(manifest, warnings):
-            meta["uid"] = stable_uid(f"{kind}/{meta.get('namespace', '')}/{meta['name']}")
-            self._uids[kind, meta["uid"]] = _key(manifest.doc)
 
     def _is_own_uid(self, manifest: Manifest, warnings: list[str]) -> bool:
         """Whether no other object has this one's uid; that it has is said."""
@@ -221,8 +205,8 @@ class ObjectsByKind:
             yield from of_kind.values()
 
     def of(self, kind: type[T]) -> Mapping[Key, T]:
-        """All objects of a kind by key."""
-        return cast("Mapping[Key, T]", self._kept.get(kind.__name__, {}))
+        """All objects of a kind by key, now and later."""
+        return cast("Mapping[Key, T]", self._kept.setdefault(kind.__name__, {}))
 
     def all(self, kind: type[T]) -> list[T]:
         return list(self.of(kind).values())

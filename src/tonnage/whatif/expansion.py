@@ -210,9 +210,8 @@ class WorkloadExpander:
             whole = copies.of(name, partial(self._created, owner, name, make, make_claims))
             claims = tuple(claim for claim in whole.claims if claim.key not in self._claims)
             self._claims.update(claim.key for claim in claims)
-            if self._creation.has_quota(owner.namespace):
-                for each in (whole.pod, *claims):
-                    self._creation.charge(each)
+            for each in (whole.pod, *claims):
+                self._creation.charge(each)
             yield Replica(whole.pod, claims)
 
     def _pods(self, owner: Workload, present: tuple[Pod, ...]) -> Iterator[tuple[str, MakePod, MakeClaims]]:

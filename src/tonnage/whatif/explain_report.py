@@ -33,19 +33,8 @@ from tonnage.clock import rfc3339
 from tonnage.printable import assembled, text
 from tonnage.scheduling.decision.explain import Explanation, NodeAnswer, PreemptionAnswer
 from tonnage.scheduling.decision.nominated_room import held_sentence
-from tonnage.scheduling.volumes.explain.account_entries import (
-    BOUND,
-    DYNAMIC,
-    REBUILD,
-    STATIC,
-    ClaimAccount,
-    NodeAccount,
-    Supply,
-    amount,
-    amounts,
-    more_volumes,
-    placed_badly,
-)
+from tonnage.scheduling.volumes.explain import account_entries
+from tonnage.scheduling.volumes.explain.account_entries import BOUND, STATIC, ClaimAccount, NodeAccount, Supply, amount
 from tonnage.scheduling.volumes.packing.pool_fits import UNBOUNDED
 from tonnage.whatif.explain import PodAnswer, WorkloadAnswer
 from tonnage.whatif.page import FittedTable, Row, TextPage, named
@@ -104,7 +93,7 @@ def claim_sentences(account: NodeAccount) -> Iterator[str]:
         elif claim.kind == STATIC:
             yield f"{claim.claim} takes the volume {claim.volume}"
         elif claim.miss is None:
-            what = "is rebuilt here, and takes" if claim.kind == REBUILD else "takes"
+            what = "is rebuilt here, and takes" if claim.kind == account_entries.REBUILD else "takes"
             yield f"{claim.claim} {what} {takes} ({source}{grade})"
 
 
@@ -125,7 +114,8 @@ def _orders_told(supply: Supply) -> Iterator[str]:
         yield f"ordered: {', then '.join(supply.order)} is asked for, each when the one before was made"
     if supply.bad_order:
         certainty = "" if supply.order else "possible only: "
-        yield f"{certainty}asked in the wrong order, {placed_badly(supply.pool_policy, supply.bad_order)}"
+        badly = account_entries.placed_badly(supply.pool_policy, supply.bad_order)
+        yield f"{certainty}asked in the wrong order, {badly}"
 
 
 def _grouped(accounts: Iterable[tuple[str, NodeAccount]]) -> Iterable[_Group]:
@@ -142,11 +132,11 @@ def _grouped(accounts: Iterable[tuple[str, NodeAccount]]) -> Iterable[_Group]:
 def _cells(each: ClaimAccount) -> tuple[str, ...]:
     """The cells of a claim's line except the capacity object, which differs from node to node."""
     supply = each.supply
-    pools = amounts(supply.room.shown_pools)
+    pools = account_entries.amounts(supply.room.shown_pools)
     if supply.room.claim_limit < UNBOUNDED:
         pools += f"{', ' if pools else ''}volumes up to {amount(supply.room.claim_limit)}"
     if supply.room.slots < UNBOUNDED:
-        pools += f"{', ' if pools else ''}{more_volumes(supply.room.slots)}"
+        pools += f"{', ' if pools else ''}{account_entries.more_volumes(supply.room.slots)}"
     policy, slots = supply.pool_policy, f"{each.slots.used}/{each.slots.limit}" if each.slots is not None else ""
     return (each.kind, supply.group, pools, policy, _takes(each), supply.grade, _held(each), slots, each.claim)
 
@@ -175,7 +165,9 @@ def _takes(each: ClaimAccount) -> str:
     if each.size is None:
         return ""
     size = f"{amount(each.size)} ({each.sized})" if each.sized else amount(each.size)
-    if (each.miss is not None and each.kind in (DYNAMIC, REBUILD)) or each.takes is None:
+    if (
+        each.miss is not None and each.kind in (account_entries.DYNAMIC, account_entries.REBUILD)
+    ) or each.takes is None:
         return size
     pool = each.supply.room.pools[each.takes]
     return f"{size} of {amount(pool + each.supply.room.keeps)}" if pool < UNBOUNDED else size

@@ -95,7 +95,7 @@ def _parts(kind: Type, value: Any, fits: Fits) -> Iterator[tuple[str, Any, Type,
     if isinstance(kind, Struct) and isinstance(value, dict):
         for name, item in value.items():
             if name in kind.fields:
-                yield f".{name}", item, kind.fields[name].type, _in_field(kind, name)
+                yield f".{name}", item, kind.fields[name].type, lambda part, name=name: _admits(kind, {name: part})  # type: ignore[misc]
     elif isinstance(kind, ListOf) and isinstance(value, list):
         for idx, item in enumerate(value):
             yield f"[{idx}]", item, kind.item, lambda part: fits([part])
@@ -103,10 +103,6 @@ def _parts(kind: Type, value: Any, fits: Fits) -> Iterator[tuple[str, Any, Type,
         for name, item in value.items():
             step = f".{name}" if name.isidentifier() else f"[{name}]"
             yield step, item, kind.item, lambda part: fits({"key": part})
-
-
-def _in_field(struct: Struct, name: str) -> Fits:
-    return lambda part: _admits(struct, {name: part})
 
 
 def _admits(struct: Struct, doc: Doc) -> bool:

@@ -13,8 +13,7 @@ from __future__ import annotations
 import json
 import random
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -174,22 +173,12 @@ class Manifests:
     passed_over: list[tuple[str, str]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
-    def of(self, kind: str) -> Iterator[Manifest]:
-        return (manifest for manifest in self.by_key.values() if manifest.resource.kind == kind)
-
-    @property
-    def passed_over_counts(self) -> str:
-        """`2 Deployment, 1 ConfigMap`, the most frequent first; empty if none."""
-        counted = Counter(kind for kind, _ in self.passed_over)
-        return ", ".join(f"{count} {kind}" for kind, count in counted.most_common())
-
 
 def read(
     sources: Sequence[Source],
     *,
     without: Path | None = None,
     with_workloads: bool = False,
-    stdin: Callable[[], bytes] = lambda: sys.stdin.buffer.read(),
 ) -> Manifests:
     """Read every object of these files and folders. Raises BrokenManifest, or TonnageError for unreadable files.
 
@@ -198,7 +187,7 @@ def read(
     """
     manifests, names = Manifests(), NameGenerator(random.Random(0))
     kinds = READ | RULES | WORKLOADS if with_workloads else READ | RULES
-    for origin, doc in _all_objects(sources, without, stdin, manifests.warnings):
+    for origin, doc in _all_objects(sources, without, manifests.warnings):
         _take(manifests, origin, doc, names, kinds)
     if not manifests.by_key and not manifests.rules and not manifests.passed_over:
         raise TonnageError(f"there is no object in {', '.join(map(_shown, sources))}")
@@ -210,7 +199,7 @@ def documents_in(sources: Sequence[str]) -> Iterator[tuple[Origin, Resource, Doc
 
     Raises BrokenManifest for a kind that is not served or an object without a name; the server validates the rest.
     """
-    for origin, doc in _all_objects(sources, None, lambda: sys.stdin.buffer.read(), []):
+    for origin, doc in _all_objects(sources, None, []):
         resource = BY_KIND.get((doc["apiVersion"], doc["kind"]))
         if resource is None:
             problem = f'no matches for kind "{doc["kind"]}" in version "{doc["apiVersion"]}"'
@@ -238,22 +227,20 @@ def objects_at(origin: Origin, value: Any, names: NameGenerator, warnings: list[
 # -- files ------------------------------------------------------------------------------------------------------------
 
 
-def _all_objects(
-    sources: Sequence[Source], without: Path | None, stdin: Callable[[], bytes], warnings: list[str]
-) -> Iterator[tuple[Origin, Doc]]:
+def _all_objects(sources: Sequence[Source], without: Path | None, warnings: list[str]) -> Iterator[tuple[Origin, Doc]]:
     for source in sources:
-        for file, data in _texts(source, without, stdin):
+        for file, data in _texts(source, without):
             for number, value in enumerate(documents_of(data, file, warnings), 1):
                 yield from _objects(Origin(file, number), value)
 
 
-def _texts(source: Source, without: Path | None, stdin: Callable[[], bytes]) -> Iterator[tuple[str, bytes]]:
+def _texts(source: Source, without: Path | None) -> Iterator[tuple[str, bytes]]:
     """(name, content) of every file of a source."""
     if isinstance(source, GivenText):
         yield source.name, source.data
         return
     if source == STDIN:
-        yield _shown(source), stdin()
+        yield _shown(source), sys.stdin.buffer.read()
         return
     path = Path(source)
     files = [path]

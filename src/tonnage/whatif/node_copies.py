@@ -9,16 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from tonnage.objects import storage_v1
 from tonnage.objects.core_v1 import Node, PersistentVolume
 from tonnage.objects.meta import Object, changed
-from tonnage.objects.storage_v1 import (
-    AVAILABLE_CAPACITIES,
-    FREE_VOLUMES,
-    POOL_IDS,
-    CSINode,
-    CSIStorageCapacity,
-    StorageClass,
-)
+from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
 from tonnage.quantity import Quantity
 from tonnage.scheduling.volumes.capacity.groups import pool_ids_of
 from tonnage.scheduling.volumes.capacity.pools import free_bytes, free_volumes, listed_pools, told_pools
@@ -76,7 +70,9 @@ def _with_one_more_volume(capacity: CSIStorageCapacity) -> CSIStorageCapacity:
     """An object that can make one volume more, if it tells a limit."""
     if (told := free_volumes(capacity)) is None:
         return capacity
-    return changed(capacity, metadata={"annotations": {**capacity.metadata.annotations, FREE_VOLUMES: str(told + 1)}})
+    return changed(
+        capacity, metadata={"annotations": {**capacity.metadata.annotations, storage_v1.FREE_VOLUMES: str(told + 1)}}
+    )
 
 
 def is_only_on(node: Node, volume: PersistentVolume, objects: ObjectsByKind) -> bool:
@@ -111,11 +107,11 @@ def with_more_room(
     order = sorted(range(len(pools)), key=lambda at: -pools[at])
     quantities = tuple(Quantity.from_bytes(pools[at]) for at in order)
     if ids:
-        annotations = {**annotations, POOL_IDS: ",".join(ids[at] for at in order)}
+        annotations = {**annotations, storage_v1.POOL_IDS: ",".join(ids[at] for at in order)}
     if capacity.available_capacities:
         changes["available_capacities"] = quantities
-    elif AVAILABLE_CAPACITIES in annotations:
-        annotations = {**annotations, AVAILABLE_CAPACITIES: ",".join(map(str, quantities))}
+    elif storage_v1.AVAILABLE_CAPACITIES in annotations:
+        annotations = {**annotations, storage_v1.AVAILABLE_CAPACITIES: ",".join(map(str, quantities))}
     if capacity.capacity is not None:
         changes["capacity"] = Quantity.from_bytes(sum(pools))
     if capacity.maximum_volume_size is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import random
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -103,8 +104,9 @@ def _state_of(found: manifests.Manifests, made: Sequence[Object], source: str) -
     objects = [each for each in made if not isinstance(each, NOT_READ_BY_DECISIONS)]
     workloads = [each for each in made if isinstance(each, NOT_READ_BY_DECISIONS)]
     notes = []
-    if found.passed_over:
-        notes.append(f"ignored, since scheduling does not read them: {found.passed_over_counts}")
+    if counted := Counter(kind for kind, _ in found.passed_over).most_common():
+        told = ", ".join(f"{count} {kind}" for kind, count in counted)
+        notes.append(f"ignored, since scheduling does not read them: {told}")
     origins = {
         (type(each).__name__, each.key): manifest.origin
         for each, manifest in zip(made, found.by_key.values(), strict=True)

@@ -5,7 +5,7 @@ StatefulSet/shop/db, sts/shop/db, deploy/web (of the namespace that is meant), c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from tonnage.errors import TonnageError, closest, did_you_mean
@@ -78,16 +78,28 @@ def find_workload(name: WorkloadName, known: Iterable[Object], source: str) -> W
     raise TonnageError(f"there is no {name} among the {len(others)} workloads of {source}", hint=hint)
 
 
+def makers_of(objects: Iterable[Object]) -> dict[str, Object]:
+    """By uid: the sets and jobs that a workload may have made."""
+    return {each.uid: each for each in objects if isinstance(each, ReplicaSet | Job)}
+
+
+def workload_of(pod: Pod, makers: Mapping[str, Object]) -> str:
+    """KIND/NAMESPACE/NAME of a pod's controller; through a ReplicaSet or Job to the Deployment or CronJob."""
+    owner = pod.metadata.controller
+    if owner is None:
+        return ""
+    made_by = makers.get(owner.uid)
+    owner = (made_by.metadata.controller if made_by is not None else None) or owner
+    return f"{owner.kind}/{pod.namespace}/{owner.name}"
+
+
 def pods_of(workload: Object, objects: Iterable[Object]) -> Sequence[Pod]:
     """The pods that a workload has already, its own and those of sets and jobs that it made; by name."""
     found = list(objects)
-    owners = {workload.uid}
-    owners |= {
-        each.uid for each in found if isinstance(each, ReplicaSet | Job) and owners & {_controller_uid(each)} - {""}
-    }
-    pods = [each for each in found if isinstance(each, Pod) and _controller_uid(each) in owners - {""}]
-    return sorted(pods, key=lambda pod: pod.key)
+    owners = {workload.uid} - {""}
 
+    def is_owned(each: Object) -> bool:
+        return (owner := each.metadata.controller) is not None and owner.uid in owners
 
-def _controller_uid(found: Object) -> str:
-    return next((owner.uid for owner in found.metadata.owner_references if owner.controller), "")
+    owners |= {each.uid for each in makers_of(found).values() if is_owned(each)} - {""}
+    return sorted((each for each in found if isinstance(each, Pod) and is_owned(each)), key=lambda pod: pod.key)

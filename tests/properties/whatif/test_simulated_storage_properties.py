@@ -95,6 +95,6 @@ def test_disks_are_never_overdrawn_and_guaranteed_means_it(pools, pods, pick, re
         if is_idle or step > 60:
             break
     if preset == "guaranteed":
-        assert measures.refused_volumes == 0
+        assert world.storage.counts.refused == 0
     there = [pod for pod in world.pods() if pod.spec.node_name]
     assert len(there) + len(measures.waiting_pods()) == len(world.pods())

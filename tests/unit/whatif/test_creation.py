@@ -12,7 +12,7 @@ from tonnage.gates import Gates
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Object
 from tonnage.quantity import Quantity
-from tonnage.whatif.creation import created
+from tonnage.whatif.creation import Creation
 from tonnage.whatif.manifest_errors import BrokenManifest
 from tonnage.whatif.manifests import Manifests, read
 
@@ -25,7 +25,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     def made(*docs: dict[str, Any]) -> tuple[tuple[Object, ...], Manifests]:
         Path("x.yaml").write_text(yaml.safe_dump_all(docs, sort_keys=False))
         found = read(["x.yaml"])
-        return created(found, Gates()), found
+        return Creation(Gates()).of_all(found), found
 
     return made
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
 import pytest
 
 from tonnage.errors import TonnageError
+from tonnage.gates import Gates
+from tonnage.whatif.creation import Creation
 from tonnage.whatif.manifests import Manifests, read
+from tonnage.whatif.sources import from_files
 
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop}\nspec: {containers: [{name: c, image: i}]}\n"
 
@@ -87,8 +91,9 @@ def test_a_folder_is_read_with_its_folders_in_order_of_names():
     assert keys(read(["d"])) == ["nodes/z", "nodes/b", "nodes/c"]
 
 
-def test_a_dash_is_standard_input():
-    assert keys(read(["-"], stdin=lambda: POD.encode())) == ["pods/shop/web"]
+def test_a_dash_is_standard_input(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(POD.encode())))
+    assert keys(read(["-"])) == ["pods/shop/web"]
 
 
 # -- what comes out ---------------------------------------------------------------------------------------------------
@@ -123,7 +128,8 @@ def test_kinds_that_decisions_do_not_look_at_are_counted():
     found = read_text(text)
     assert not found.by_key
     assert found.passed_over == [("Deployment", "a"), ("Deployment", "b"), ("Pod", "c")]
-    assert found.passed_over_counts == "2 Deployment, 1 Pod"
+    (note,) = from_files(["x.yaml"], Creation(Gates())).notes
+    assert note == "ignored, since scheduling does not read them: 2 Deployment, 1 Pod"
 
 
 def test_of_two_objects_with_one_name_the_later_counts():

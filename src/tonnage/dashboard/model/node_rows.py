@@ -14,6 +14,7 @@ from tonnage.objects.core_v1.pod import BETA_ZONE, ZONE
 from tonnage.objects.meta import Key
 from tonnage.objects.requirements import HARD_EFFECTS, NOT_READY, UNREACHABLE, UNSCHEDULABLE
 from tonnage.scheduling.cluster.storage import VolumeId, id_of_claim, id_of_inline
+from tonnage.whatif.workloads import workload_of
 
 
 def row_of(
@@ -154,7 +155,7 @@ def pod_row(objects: KnownObjects, key: Key, decided: str) -> PodRow | None:
         node=pod.spec.node_name or decided,
         nominated=pod.status.nominated_node_name,
         claims=claims,
-        workload=workload_of(objects, pod),
+        workload=workload_of(pod, objects.owners),
         scheduler=pod.spec.scheduler_name,
         created=pod.metadata.creation_timestamp,
         message=_message(pod),
@@ -174,16 +175,6 @@ def state_of(pod: Pod, decided: str = "") -> str:
     if decided:
         return "decided"
     return "gated" if pod.spec.scheduling_gates else "waiting"
-
-
-def workload_of(objects: KnownObjects, pod: Pod) -> str:
-    """KIND/NAMESPACE/NAME of a pod's controller; through a ReplicaSet or Job to the Deployment or CronJob."""
-    owner = pod.metadata.controller
-    if owner is None:
-        return ""
-    made_by = objects.owners.get(owner.uid)
-    owner = (made_by.metadata.controller if made_by is not None else None) or owner
-    return f"{owner.kind}/{pod.namespace}/{owner.name}"
 
 
 def _message(pod: Pod) -> str:

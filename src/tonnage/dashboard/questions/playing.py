@@ -301,7 +301,7 @@ class _Shots:
 
     def take(self, measures: Measures) -> None:
         world = measures.world
-        now_s, sample = world.agenda.now_s, measures.samples[-1]
+        now_s, sample = world.agenda.now_s, measures.samples[world.agenda.now_s]
         if now_s == self._at_s:  # a run always samples its end, also right after a regular sample
             return
         self._at_s = now_s
@@ -316,7 +316,8 @@ class _Shots:
             lines.append(f"… and {len(placed) - _TOLD:,} more are placed")
         lines += [f"{pod} no longer goes to {node}: {why}" for _, pod, node, why in failures[:_TOLD]]
         lines += [f"{len(pods):,} wait: {reason}" for reason, pods in measures.waiting_groups()[:3]]
-        count = f"{sample.running:,} run, {sample.waiting:,} wait, {sample.utilisation:.0%} full"
+        full = sample["usedBytes"] / sample["totalBytes"] if sample["totalBytes"] else 0.0
+        count = f"{sample['running']:,} run, {sample['waiting']:,} wait, {full:.0%} full"
         told = f"{'; '.join(events)}; " if events else ""
         self._film.shoot(
             world,

@@ -17,16 +17,8 @@ from tonnage.objects.core_v1.persistent_volume import SELECTED_NODE
 from tonnage.objects.size_rules import known_size_rules, problem_with_size_rules
 from tonnage.objects.storage_v1 import CAPACITY_GROUP, POOL_POLICIES, POOL_POLICY, SIZE_RULES, CSIDriver, StorageClass
 from tonnage.scheduling.cluster.storage import taken_over_by
+from tonnage.scheduling.volumes.capacity import pools
 from tonnage.scheduling.volumes.capacity.groups import pool_ids_of
-from tonnage.scheduling.volumes.capacity.pools import (
-    Topology,
-    canonical,
-    free_bytes,
-    listed_pools,
-    problem_with_policy,
-    rebuilds_volumes,
-    volume_limit,
-)
 from tonnage.scheduling.volumes.volume_reach import is_on_its_way
 from tonnage.whatif.doctor.facts import CATALOGUE, NOTHING, WEAKER, Facts, Finding
 from tonnage.whatif.page import named
@@ -99,17 +91,20 @@ def _shared(facts: Facts, driver: str, classes: Sequence[StorageClass]) -> Itera
         )
 
 
-def _figures(facts: Facts, driver: str, class_name: str) -> Mapping[Topology, _Figures]:
+def _figures(facts: Facts, driver: str, class_name: str) -> Mapping[pools.Topology, _Figures]:
     return {
-        canonical(capacity.node_topology): _Figures(
-            listed_pools(capacity), free_bytes(capacity), volume_limit(capacity), is_kept=capacity.has_kept_pools
+        pools.canonical(capacity.node_topology): _Figures(
+            pools.listed_pools(capacity),
+            pools.free_bytes(capacity),
+            pools.volume_limit(capacity),
+            is_kept=capacity.has_kept_pools,
         )
         for capacity in facts.capacities_of.get(driver, ())
         if capacity.storage_class_name == class_name and capacity.node_topology is not None
     }
 
 
-def _are_alike(one: Mapping[Topology, _Figures], other: Mapping[Topology, _Figures]) -> bool:
+def _are_alike(one: Mapping[pools.Topology, _Figures], other: Mapping[pools.Topology, _Figures]) -> bool:
     """True if the figures are equal wherever both classes have any, and not all zero. For pools of `tonnage pools`,
     which are exact, a subset is enough: a class may use fewer pools."""
     common = one.keys() & other.keys()
@@ -171,7 +166,7 @@ def _policies(facts: Facts) -> Iterator[Finding]:
         *(("csidriver", name, each) for name, each in sorted(facts.drivers.items())),
     ]
     for resource, driver, each in annotated:
-        if problem := problem_with_policy(each):
+        if problem := pools.problem_with_policy(each):
             yield CATALOGUE["pool-policy-unreadable"].about(
                 each,
                 f"{problem}: it counts as unknown, and fits are less sure than they could be",
@@ -238,7 +233,7 @@ def _left_behind(facts: Facts, volume: PersistentVolume) -> Iterator[Finding]:
     driver = volume.spec.csi.driver if volume.spec.csi is not None else ""
     owner = volume.spec.claim_ref
     whose = f"of claim {owner.namespace}/{owner.name}" if owner is not None else "of no claim"
-    if rebuilds_volumes(facts.drivers.get(driver)):
+    if pools.rebuilds_volumes(facts.drivers.get(driver)):
         yield CATALOGUE["volume-awaits-rebuild"].about(
             volume,
             f"the nodes of this volume {whose} are gone; {driver} rebuilds it where its pod goes",

@@ -95,7 +95,7 @@ def examine(
     is_partial, disks = False, []
     if facts.nodes:
         sequence = DecisionSequence(state, configuration, is_default=True)
-        disks = disks_of_objects(state.objects, sequence.replay.engine.held)
+        disks = disks_of_objects(state.objects, sequence.replay.engine)
         question, comparison = PendingQuestion(state, sequence), switch.SwitchComparison()
         drivers = [name for name, each in figures.items() if each.provisioning is Provisioning.THIN]
         thin = frozenset(storage_class.name for name in drivers for storage_class in facts.classes_of.get(name, ()))

@@ -28,22 +28,8 @@ from tonnage.objects.meta import Object
 from tonnage.objects.resources import ACCESS_REVIEWS, SUBJECT_ACCESS_REVIEWS
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity
 from tonnage.objects.users import User, service_account_user
-from tonnage.whatif.doctor.facts import (
-    CATALOGUE,
-    LEASE_NAMESPACE,
-    WEAKER,
-    FactAnswer,
-    Facts,
-    Finding,
-    GateSign,
-    GrantedAccess,
-    Permission,
-    ServerFacts,
-    is_scheduler_account,
-    own_account,
-    scheduler_accounts,
-    scheduler_permissions,
-)
+from tonnage.whatif.doctor import facts as doctor_facts
+from tonnage.whatif.doctor.facts import CATALOGUE, FactAnswer, Facts, Finding, GateSign, GrantedAccess, Permission
 from tonnage.whatif.page import named
 
 _STORAGE_SCHEMA: Final = "/openapi/v3/apis/storage.k8s.io/v1"
@@ -72,8 +58,8 @@ async def with_server(facts: Facts, connection: ServerConnection, *, user_agent:
         text = str(version.get("gitVersion", ""))
         major, minor = _number(version.get("major")), _number(version.get("minor"))
         gates = gate_signs(metrics, schemas, facts.objects, release=(major, minor))
-        server = ServerFacts(version=text, major=major, minor=minor, gates=gates)
-        access_of, access = await _scheduler_access(client, own_account(connection), facts.pods.values())
+        server = doctor_facts.ServerFacts(version=text, major=major, minor=minor, gates=gates)
+        access_of, access = await _scheduler_access(client, doctor_facts.own_account(connection), facts.pods.values())
         return replace(facts, server=server, access_of=access_of, access=access)
 
 
@@ -169,12 +155,12 @@ async def _scheduler_access(
     """The permissions of the scheduler's account. An account without any permission does not exist: then this user's
     permissions count, if they suffice for a scheduler; if not, they say nothing about the scheduler."""
     us = "this user"
-    if own is not None and is_scheduler_account(own[1]):
-        return us, await _access(client, scheduler_permissions(own[0]))
+    if own is not None and doctor_facts.is_scheduler_account(own[1]):
+        return us, await _access(client, doctor_facts.scheduler_permissions(own[0]))
     why = "no account of Tonnage's scheduler was found"
-    for namespace, name in scheduler_accounts(own, pods):
+    for namespace, name in doctor_facts.scheduler_accounts(own, pods):
         account = service_account_user(namespace, name)
-        found = await _access(client, scheduler_permissions(namespace), account)
+        found = await _access(client, doctor_facts.scheduler_permissions(namespace), account)
         granted = {each.permission.right for each in found if each.is_allowed is FactAnswer.YES}
         if granted:
             left_out = _LEFT_OUT - granted
@@ -182,7 +168,9 @@ async def _scheduler_access(
         if found[0].is_allowed is FactAnswer.UNKNOWN:
             why = f"could not ask what the scheduler's account may do: {found[0].why}"
             break
-    ours = await _access(client, scheduler_permissions(own[0] if own is not None else LEASE_NAMESPACE))
+    ours = await _access(
+        client, doctor_facts.scheduler_permissions(own[0] if own is not None else doctor_facts.LEASE_NAMESPACE)
+    )
     return us, [
         GrantedAccess(each.permission, FactAnswer.UNKNOWN, why) if each.is_allowed is FactAnswer.NO else each
         for each in ours
@@ -203,21 +191,14 @@ async def _access(
 
 async def _may(client: Client, permission: Permission, account: User | None) -> GrantedAccess:
     """Whether the account has the permission; without an account, whether we have it."""
-    attributes = {
-        "verb": permission.verb,
-        "group": permission.group,
-        "resource": permission.resource,
-        "subresource": permission.subresource,
-        "namespace": permission.namespace,
-        "name": permission.name,
-    }
+    names = ("verb", "group", "resource", "subresource", "namespace", "name")
     reviews = ACCESS_REVIEWS if account is None else SUBJECT_ACCESS_REVIEWS
     review = {
         "apiVersion": reviews.api_version,
         "kind": reviews.kind,
         "spec": {
             **(account.review_spec() if account is not None else {}),
-            "resourceAttributes": {name: value for name, value in attributes.items() if value},
+            "resourceAttributes": {name: value for name in names if (value := getattr(permission, name))},
         },
     }
     try:
@@ -257,7 +238,7 @@ def server_findings(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _version(server: ServerFacts, about: str) -> Iterator[Finding]:
+def _version(server: doctor_facts.ServerFacts, about: str) -> Iterator[Finding]:
     yield CATALOGUE["api-server-version"].about(about, f"it is Kubernetes {server.version}", "nothing to do")
     if (0, 0) < (server.major, server.minor) < _OLDEST:
         yield CATALOGUE["api-server-too-old"].about(
@@ -267,7 +248,7 @@ def _version(server: ServerFacts, about: str) -> Iterator[Finding]:
         )
 
 
-def _gates(server: ServerFacts, about: str) -> Finding:
+def _gates(server: doctor_facts.ServerFacts, about: str) -> Finding:
     by_state: dict[FactAnswer, list[str]] = {}
     for name, sign in sorted(server.gates.items()):
         by_state.setdefault(sign.is_on, []).append(name)
@@ -278,7 +259,7 @@ def _gates(server: ServerFacts, about: str) -> Finding:
     return CATALOGUE["feature-gates"].about(about, told, remedy)
 
 
-def _beyond(server: ServerFacts, about: str) -> Finding:
+def _beyond(server: doctor_facts.ServerFacts, about: str) -> Finding:
     """The gates of `tonnage scheduler` by which its placements differ from those of this cluster's kube-scheduler."""
     beyond = Gates().on_beyond((server.major, server.minor))
     release = f"{server.major}.{server.minor}"
@@ -288,7 +269,7 @@ def _beyond(server: ServerFacts, about: str) -> Finding:
     off = ",".join(f"{gate}=false" for gate in beyond)
     remedy = f"nothing to do; to place pods as before: tonnage scheduler --feature-gates {off}"
     if "CSIStorageCapacityV2" in beyond:
-        remedy += f", {WEAKER}: pools are ignored, and what was promised is not held back"
+        remedy += f", {doctor_facts.WEAKER}: pools are ignored, and what was promised is not held back"
     return CATALOGUE["gates-beyond-kube-scheduler"].about(about, told, remedy)
 
 

@@ -16,7 +16,6 @@ import msgspec
 
 from tonnage.behaviour.workloads.stateful_set_plan import is_member
 from tonnage.objects.apps_v1 import ReplicaSet, StatefulSet
-from tonnage.objects.batch_v1 import Job
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod, is_out_of_use
 from tonnage.objects.meta import Condition, Object, OwnerReference, changed
 from tonnage.objects.selectors import InvalidSelector, selects
@@ -261,9 +260,6 @@ def kind_of(volume: PersistentVolume) -> str:
     return "hostPath volume" if volume.spec.host_path is not None else "volume"
 
 
-_MADE_BY_OTHERS: Final[dict[str, type[Object]]] = {"ReplicaSet": ReplicaSet, "Job": Job}
-
-
 @dataclass(frozen=True, slots=True)
 class PodPlace:
     """A pod before a drain: its volumes by claim name, and the data that ends with the pod."""
@@ -311,18 +307,6 @@ def _volumes(world: World, pod: Pod) -> Iterable[tuple[str, PersistentVolume]]:
             volume = world.volume_of(f"{pod.namespace}/{name}")
             if volume is not None:
                 yield name, volume
-
-
-def workload_of(world: World, pod: Pod) -> str:
-    """The workload of a pod; through a ReplicaSet or Job to the Deployment or CronJob."""
-    owner = pod.metadata.controller
-    if owner is None:
-        return ""
-    above = _MADE_BY_OTHERS.get(owner.kind)
-    found = world.find(above, f"{pod.namespace}/{owner.name}") if above is not None else None
-    if found is not None and found.uid == owner.uid and found.metadata.controller is not None:
-        owner = found.metadata.controller
-    return f"{owner.kind}/{pod.namespace}/{owner.name}"
 
 
 def as_in_a_cluster(objects: Iterable[Object]) -> Iterator[Object]:

@@ -24,6 +24,7 @@ from tonnage.whatif.simulate.node_events import stays
 from tonnage.whatif.simulate.world import World, disk_documents
 from tonnage.whatif.simulate.world_state import EVERY_ATTEMPT, Watcher, WorldSettings
 from tonnage.whatif.sources import ClusterState
+from tonnage.whatif.workloads import makers_of, workload_of
 
 
 @dataclass(slots=True)
@@ -95,6 +96,7 @@ class Rehearsal:
             is_stopped=scene.is_stopped,
         )
         self.events = self.world.nodes
+        self._makers = makers_of((*self.world, *self.world.workloads.values()))
         self.settle()
         waiting = (pod.key for pod in self.world.pods() if not pod.spec.node_name and not pod.is_terminal)
         self.outcome.waiting_before = sorted(waiting)
@@ -209,7 +211,7 @@ class Rehearsal:
             else:
                 volumes.append(outcome.VolumeMove(claim, "reattach", size_bytes))
             before.told.add(volume.name)
-        workload, others = outcome.workload_of(self.world, place.pod), self._lineages.equally_good.get(last.uid, ())
+        workload, others = workload_of(place.pod, self._makers), self._lineages.equally_good.get(last.uid, ())
         return outcome.Move(place.pod.key, workload, place.node, target, tuple(volumes), others, step)
 
     def _add_stuck(self, place: outcome.PodPlace, message: str, step: str, *, is_evicted: bool) -> None:
@@ -218,7 +220,7 @@ class Rehearsal:
 
     def _stuck(self, place: outcome.PodPlace, message: str, step: str, *, is_evicted: bool) -> outcome.Stuck:
         volumes = tuple(outcome.VolumeMove(claim, "stays", volume.size.value()) for claim, volume in place.volumes)
-        workload, comes_back = outcome.workload_of(self.world, place.pod), False if step else None
+        workload, comes_back = workload_of(place.pod, self._makers), False if step else None
         return outcome.Stuck(place.pod.key, workload, place.node, message, is_evicted, volumes, step, comes_back)
 
     def _read_budgets(self, before: outcome.Places) -> None:

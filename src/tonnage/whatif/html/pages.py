@@ -12,20 +12,9 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from tonnage.whatif.html import charts
 from tonnage.whatif.html.capacity_map import capacity_map, scales_of
-from tonnage.whatif.html.charts import (
-    WHOLE,
-    Axis,
-    Html,
-    HtmlPage,
-    Table,
-    bar_chart,
-    details,
-    element,
-    lines,
-    paragraph,
-    table,
-)
+from tonnage.whatif.html.charts import Html, HtmlPage, element, paragraph, table
 from tonnage.whatif.html.simulate_page import simulate_page
 from tonnage.whatif.page import byte_ticks, bytes_text, count_text, number_text
 
@@ -122,8 +111,8 @@ def _rebuilds(answer: Answer) -> list[Html]:
     bars = [(f"{each['from']} → {each['to']}", each["bytes"]) for each in _rebuilt(answer)["moves"]]
     if not bars:
         return []
-    axis = Axis("bytes rebuilt", byte_ticks, bytes_text)
-    return [bar_chart("rebuilt-chart", "Bytes rebuilt, by source and target", bars, axis)]
+    axis = charts.Axis("bytes rebuilt", byte_ticks, bytes_text)
+    return [charts.bar_chart("rebuilt-chart", "Bytes rebuilt, by source and target", bars, axis)]
 
 
 def _data(answer: Answer) -> list[Html]:
@@ -245,7 +234,7 @@ def _configuration(found: Answer | None) -> list[Html]:
     rows = [(key, _plain(value), why.get(key, "")) for key, value in found.items() if key not in ("why", "file")]
     parts = table(("Setting", "Value", "Why"), "nnw", rows)
     if found.get("file"):
-        parts += [element("h3", "As a file"), element("pre", element("code", lines(found["file"])), tabindex=0)]
+        parts += [element("h3", "As a file"), element("pre", element("code", charts.lines(found["file"])), tabindex=0)]
     return parts
 
 
@@ -316,11 +305,11 @@ def _places(answer: Answer) -> list[Html]:
         return [paragraph("Nowhere.", "empty")]
     left = len(ordered) - _BARS
     note = f"{left:,} nodes that take fewer are not drawn." if left > 0 else ""
-    axis = Axis("more replicas", WHOLE)
-    found = [bar_chart("places-chart", "More replicas by node", ordered[:_BARS], axis, note=note)]
+    axis = charts.Axis("more replicas", charts.WHOLE)
+    found = [charts.bar_chart("places-chart", "More replicas by node", ordered[:_BARS], axis, note=note)]
     if left > 0:
         rows = [(node, number_text(count)) for node, count in ordered]
-        found.append(details("All nodes", *table(("Node", "More"), "n1", rows)))
+        found.append(charts.details("All nodes", *table(("Node", "More"), "n1", rows)))
     zones = [(zone, f"{count:,}") for zone, count in answer["byZone"].items()]
     return found + table(("Zone", "More"), "n1", zones, title="By zone")
 
@@ -348,7 +337,9 @@ def recording_page(answer: Answer) -> HtmlPage:
         differing = _differing(run)
         page.figure(f"otherwise by {name}", number_text(differing), "warn" if differing else "good")
     bars = [("decided again", repeated["equal"]), *((name, run["agreed"]) for name, run in runs.items())]
-    chart = bar_chart("agreed-bars", "Decisions that come out as recorded", bars, Axis("decisions", WHOLE))
+    chart = charts.bar_chart(
+        "agreed-bars", "Decisions that come out as recorded", bars, charts.Axis("decisions", charts.WHOLE)
+    )
     same = [paragraph("The same configuration decides all of them as it did.")]
     page.section("repeated", "Decided again", *(same if first is None else _first_difference(first)), chart)
     counted = [
@@ -381,7 +372,9 @@ def _first_difference(first: Answer) -> list[Html]:
         nodes, left = explanation["nodes"][:_MOST_NODES], len(explanation["nodes"]) - _MOST_NODES
         rows = [(node["name"], "yes" if node["feasible"] else "no", _judged(node)) for node in nodes]
         more = [paragraph(f"… and {count_text(left, 'node')} more.")] if left > 0 else []
-        judged = details("How each node is judged now", Table(("Node", "Fits", "Why"), rows, "nnw").html(), *more)
+        judged = charts.details(
+            "How each node is judged now", charts.Table(("Node", "Fits", "Why"), rows, "nnw").html(), *more
+        )
         parts += [paragraph(explanation["message"]), judged]
     return parts
 

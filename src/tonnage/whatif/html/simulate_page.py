@@ -5,28 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from tonnage.whatif.html import charts
 from tonnage.whatif.html.capacity_map import capacity_map, scales_of
-from tonnage.whatif.html.charts import (
-    WHOLE,
-    Axis,
-    Html,
-    HtmlPage,
-    Series,
-    Table,
-    bar_chart,
-    details,
-    element,
-    line_chart,
-    paragraph,
-    table,
-)
+from tonnage.whatif.html.charts import Html, HtmlPage, element, line_chart, paragraph, table
 from tonnage.whatif.page import bytes_text, count_text, number_text, percent_text, time_text, time_ticks
 
 Run = Mapping[str, Any]
 Runs = Mapping[str, Run]
 
-_TIME: Final = Axis("time", time_ticks, time_text)
-_SHARE: Final = Axis("share", lambda highest: [0.0, 0.25, 0.5, 0.75, 1.0], percent_text)
+_TIME: Final = charts.Axis("time", time_ticks, time_text)
+_SHARE: Final = charts.Axis("share", lambda highest: [0.0, 0.25, 0.5, 0.75, 1.0], percent_text)
 
 _FIGURES: Final = (
     ("Pods that arrived", "arrived"),
@@ -76,11 +64,11 @@ def _totals(runs: Runs) -> Html:
     for percent in ("p50", "p90", "p99"):
         times = (_seconds(run["timeToRunning"].get(percent)) for run in runs.values())
         rows.append((f"Time to Running, {percent}", *times))
-    return Table(("", *runs), rows, "n" + "1" * len(runs)).html()
+    return charts.Table(("", *runs), rows, "n" + "1" * len(runs)).html()
 
 
-def _over_time(runs: Runs, key: str) -> list[Series]:
-    return [Series(name, [(each["at"], each[key]) for each in run["samples"]]) for name, run in runs.items()]
+def _over_time(runs: Runs, key: str) -> list[charts.Series]:
+    return [charts.Series(name, [(each["at"], each[key]) for each in run["samples"]]) for name, run in runs.items()]
 
 
 def _utilisation(runs: Runs) -> list[Html]:
@@ -99,17 +87,21 @@ def _utilisation(runs: Runs) -> list[Html]:
 
 def _waits(runs: Runs) -> list[Html]:
     within = [
-        Series(name, [(each["seconds"], each["percent"] / 100) for each in run.get("runningWithin", ())])
+        charts.Series(name, [(each["seconds"], each["percent"] / 100) for each in run.get("runningWithin", ())])
         for name, run in runs.items()
     ]
-    charts = [
-        line_chart("waiting-chart", "Pods that wait", _over_time(runs, "waiting"), _TIME, Axis("pods", WHOLE)),
-        line_chart("running-chart", "Pods that run", _over_time(runs, "running"), _TIME, Axis("pods", WHOLE)),
+    drawn = [
+        line_chart(
+            "waiting-chart", "Pods that wait", _over_time(runs, "waiting"), _TIME, charts.Axis("pods", charts.WHOLE)
+        ),
+        line_chart(
+            "running-chart", "Pods that run", _over_time(runs, "running"), _TIME, charts.Axis("pods", charts.WHOLE)
+        ),
         line_chart(
             "within-chart",
             "Time to Running",
             within,
-            Axis("time since the pod was made", time_ticks, time_text),
+            charts.Axis("time since the pod was made", time_ticks, time_text),
             _SHARE,
             note="The share of pods that ran within that time; pods that never ran are not among them.",
         ),
@@ -120,7 +112,7 @@ def _waits(runs: Runs) -> list[Html]:
         for group in run["waitingPods"]
     ]
     heads = ("Run", "Pods", "They wait because", "Pods by name")
-    return charts + table(heads, "n1ww", rows, "Who waits at the end, and why")
+    return drawn + table(heads, "n1ww", rows, "Who waits at the end, and why")
 
 
 def _more(group: Mapping[str, Any]) -> str:
@@ -130,12 +122,15 @@ def _more(group: Mapping[str, Any]) -> str:
 
 def _refused(runs: Runs) -> list[Html]:
     note = "Volumes that could not be made or rebuilt where the scheduler had sent their pod."
-    axis = Axis("refused volumes", WHOLE)
+    axis = charts.Axis("refused volumes", charts.WHOLE)
     bars = [(name, run["refusedVolumes"]) for name, run in runs.items()]
     over_time = line_chart(
         "refused-chart", "Refused volumes until then", _over_time(runs, "refusedVolumes"), _TIME, axis, note=note
     )
-    return [over_time, *([bar_chart("refused-bars", "Refused volumes in all", bars, axis)] if len(bars) > 1 else [])]
+    return [
+        over_time,
+        *([charts.bar_chart("refused-bars", "Refused volumes in all", bars, axis)] if len(bars) > 1 else []),
+    ]
 
 
 def _parting(difference: Mapping[str, Any]) -> Html:
@@ -183,5 +178,5 @@ def _rebuilds(runs: Runs) -> list[Html]:
         ]
         if rows:
             moved = table(("At", "Volume", "From", "To", "Bytes"), "1www1", rows)
-            found.append(details(f"{name}: {count_text(len(rows), 'volume')} rebuilt", *moved))
+            found.append(charts.details(f"{name}: {count_text(len(rows), 'volume')} rebuilt", *moved))
     return found

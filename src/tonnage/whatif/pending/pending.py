@@ -19,11 +19,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tonnage.clock import rfc3339
-from tonnage.objects.apps_v1 import ReplicaSet
-from tonnage.objects.batch_v1 import Job
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.core_v1.pod import BETA_ZONE, ZONE
-from tonnage.objects.meta import Key, Object
+from tonnage.objects.meta import Key
 from tonnage.printable import assembled, text
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.explain import Explanation
@@ -37,6 +35,7 @@ from tonnage.whatif.pending.causes import MOST_EXPLAINED_NODES, CauseOfPod, Like
 from tonnage.whatif.pending.changes import ChangeProposals, Waiting
 from tonnage.whatif.pending.trials import MOST_PAIRED, Trials
 from tonnage.whatif.sources import ClusterState
+from tonnage.whatif.workloads import makers_of, workload_of
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _NEVER_TRIED = frozenset((causes.FITS, causes.ASSUMED, causes.TERMINATING, causes.FOREIGN, causes.NOBODY))
@@ -151,12 +150,12 @@ class PendingQuestion:
 
     def decide(self, step: Callable[[float], object] = lambda amount: None) -> None:
         """Decide on every pod that waits; `step` is told of each."""
-        owners = _Owners(self.state)
+        makers = makers_of((*self.state.objects, *self.state.workloads))
         places = self._places()
         classes = {each.key: each.class_name for each in self.state.by_kind.all(PersistentVolumeClaim)}
         likeness = Likeness(self.sequence.replay.engine)
         for pod in self._waiting():
-            self._decided.append(self._decided_on(pod, owners.of(pod), classes, places, likeness))
+            self._decided.append(self._decided_on(pod, workload_of(pod, makers), classes, places, likeness))
             step(1)
 
     def _decided_on(
@@ -268,21 +267,6 @@ class PendingQuestion:
             if keys.intersection(help_.pods)
         ]
         return PendingGroup(cause._replace(where=where), tuple(pods), message, tuple(ordered))
-
-
-class _Owners:
-    """Whose a pod is: of sets and jobs that somebody made, it is his."""
-
-    def __init__(self, state: ClusterState) -> None:
-        known = (*state.objects, *state.workloads)
-        self._made = {each.uid: each for each in known if isinstance(each, ReplicaSet | Job)}
-
-    def of(self, pod: Object) -> str:
-        owner = next((each for each in pod.metadata.owner_references if each.controller), None)
-        if owner is None:
-            return ""
-        made = self._made.get(owner.uid)
-        return (made is not None and self.of(made)) or f"{owner.kind}/{pod.namespace}/{owner.name}"
 
 
 _MOST_GROUPS, _MOST_OWNERS, _MOST_HELPS = 20, 8, 8

@@ -14,16 +14,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from tonnage.objects import codec, storage_v1
-from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
-from tonnage.objects.core_v1.persistent_volume import (
-    BIND_COMPLETED,
-    PROVISIONED_BY,
-    CSIPersistentVolumeSource,
-    ObjectReference,
-    PersistentVolumeSpec,
-    PersistentVolumeStatus,
-    VolumeNodeAffinity,
-)
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, persistent_volume
+from tonnage.objects.core_v1.persistent_volume import ObjectReference, VolumeNodeAffinity
 from tonnage.objects.meta import Key, ManagedFieldsEntry, ObjectMeta
 from tonnage.objects.requirements import NodeSelector, NodeSelectorTerm, Requirement
 from tonnage.objects.selectors import LabelSelector
@@ -292,7 +284,7 @@ def reference_to(claim: PersistentVolumeClaim) -> ObjectReference:
 def made_volume(
     name: str, claim: PersistentVolumeClaim, driver: str, size_bytes: int, affinity: VolumeNodeAffinity, reclaim: str
 ) -> PersistentVolume:
-    spec = PersistentVolumeSpec(
+    spec = persistent_volume.PersistentVolumeSpec(
         capacity={"storage": Quantity.from_int(size_bytes)},
         access_modes=claim.spec.access_modes,
         claim_ref=reference_to(claim),
@@ -300,13 +292,15 @@ def made_volume(
         volume_mode=claim.spec.volume_mode,
         node_affinity=affinity,
         persistent_volume_reclaim_policy=reclaim,
-        csi=CSIPersistentVolumeSource(driver=driver, volume_handle=name),
+        csi=persistent_volume.CSIPersistentVolumeSource(driver=driver, volume_handle=name),
     )
     # The name is unique for ever, and so is a uid made from it.
-    metadata = ObjectMeta(name=name, uid=name, annotations={PROVISIONED_BY: driver})
-    return PersistentVolume(metadata=metadata, spec=spec, status=PersistentVolumeStatus(phase="Bound"))
+    metadata = ObjectMeta(name=name, uid=name, annotations={persistent_volume.PROVISIONED_BY: driver})
+    return PersistentVolume(
+        metadata=metadata, spec=spec, status=persistent_volume.PersistentVolumeStatus(phase="Bound")
+    )
 
 
 def bound_claim(claim: PersistentVolumeClaim, volume_name: str) -> PersistentVolumeClaim:
-    annotations = {**claim.metadata.annotations, BIND_COMPLETED: "yes"}
+    annotations = {**claim.metadata.annotations, persistent_volume.BIND_COMPLETED: "yes"}
     return renewed(claim, {"annotations": annotations}, spec={"volume_name": volume_name}, status={"phase": "Bound"})

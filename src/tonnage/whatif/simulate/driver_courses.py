@@ -24,19 +24,11 @@ from enum import Enum
 from itertools import islice
 from typing import Final, NamedTuple
 
+from tonnage.scheduling.volumes.packing import pool_policies
 from tonnage.scheduling.volumes.packing.claim_orders import safe_order
 from tonnage.scheduling.volumes.packing.pool_fits import SearchBudget, descending
 from tonnage.scheduling.volumes.packing.pool_grades import Grade, grade_one, is_guaranteed
-from tonnage.scheduling.volumes.packing.pool_policies import (
-    ANY_POOL,
-    DriverSearch,
-    Pieces,
-    PoolPolicy,
-    PoolReach,
-    SharedPools,
-    pieces_of,
-    unless_given_up,
-)
+from tonnage.scheduling.volumes.packing.pool_policies import ANY_POOL, DriverSearch, PoolPolicy, SharedPools
 from tonnage.scheduling.volumes.packing.shared_pools import shared_grade
 
 MOST_STATES: Final = 30_000
@@ -322,14 +314,14 @@ class _Courses:
             self.is_full = True
             return Grade.NONE
         shared, pieces, beside = self._shared(pools, promised)
-        together = pieces_of((*pieces, *beside))
+        together = pool_policies.pieces_of((*pieces, *beside))
         if sum(size for size, _ in together) > sum(free for free in shared.free if free > 0):
             return Grade.NONE
         if (policy := self._policy_of_one(pools)) is not None:
             is_sure = is_guaranteed(self._free(pools), _sizes((*self._asks, *promised)), search, policy)
         else:
             play = DriverSearch(shared, search, most=_ORDERING_STEPS)
-            is_sure = unless_given_up(lambda: play.shut_out(together)) == ()
+            is_sure = pool_policies.unless_given_up(lambda: play.shut_out(together)) == ()
         if is_sure:
             return Grade.GUARANTEED
         is_small = len(promised) <= _FEW_PROMISED
@@ -343,7 +335,7 @@ class _Courses:
         else:
             names, (shared, pieces, beside) = self._names(), self._shared(pools, promised)
             play = DriverSearch(shared, self._choices.beside, most=_ORDERING_STEPS)
-            found = unless_given_up(lambda: play.order(pieces, beside))
+            found = pool_policies.unless_given_up(lambda: play.order(pieces, beside))
             in_order = [(size, names[owner]) for size, owner in found or ()]
         left, order = list(self._asks), list[Ask]()
         for size, name in in_order:
@@ -363,15 +355,18 @@ class _Courses:
     def _free(self, pools: Pools) -> tuple[int, ...]:
         return descending(pool.free - self._kept for pool in pools)
 
-    def _shared(self, pools: Pools, promised: Asks) -> tuple[SharedPools, Pieces, Pieces]:
+    def _shared(self, pools: Pools, promised: Asks) -> tuple[SharedPools, pool_policies.Pieces, pool_policies.Pieces]:
         names, ordered = self._names(), sorted(pools, reverse=True)
         policies = {ask.class_name: ask.policy for ask in self._asks}
         reaches = tuple(
-            PoolReach(tuple(at for at, pool in enumerate(ordered) if name in pool.classes), policies[name])
+            pool_policies.PoolReach(
+                tuple(at for at, pool in enumerate(ordered) if name in pool.classes), policies[name]
+            )
             for name in names
         )
         pieces, beside = (
-            pieces_of((ask.size, names.index(ask.class_name)) for ask in asks) for asks in (self._asks, promised)
+            pool_policies.pieces_of((ask.size, names.index(ask.class_name)) for ask in asks)
+            for asks in (self._asks, promised)
         )
         return SharedPools(tuple(pool.free - self._kept for pool in ordered), reaches), pieces, beside
 

@@ -87,7 +87,7 @@ class Rebuilds:
         _, size_bytes = disk.volumes[volume.name]
         move = next((made for each in here if (made := self._begun(each, volume, size_bytes, node))), None)
         if move is None:
-            model.counts.refused_rebuilds += 1
+            model.counts.refused += 1
             for each in here:
                 self._refused.setdefault(each, []).append((pod, node.name, volume.name, done))
             return

@@ -13,7 +13,6 @@ from tonnage.objects.core_v1 import Pod
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.engine.attempt import Attempt
 from tonnage.scheduling.framework import Status
-from tonnage.whatif.simulate.disks import Disk
 from tonnage.whatif.simulate.world import World, disk_documents
 from tonnage.whatif.simulate.world_state import Watcher
 
@@ -28,27 +27,13 @@ class AttemptMade:
     node: str
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
-    at_s: float
-    used_bytes: int
-    total_bytes: int
-    fragmentation: float
-    """The share of free bytes outside the largest pool of its disk: 0 if each disk's free space is in one pool."""
-    running: int
-    waiting: int
-    refused: int
-
-    @property
-    def utilisation(self) -> float:
-        return self.used_bytes / self.total_bytes if self.total_bytes else 0.0
-
-
 @dataclass(slots=True)
 class Measures(Watcher):
     decisions: list[AttemptMade] = field(default_factory=list)
     running_after_s: list[float] = field(default_factory=list)
-    samples: list[Sample] = field(default_factory=list)
+    samples: dict[float, dict[str, Any]] = field(default_factory=dict)
+    """By time, as in the run's document. Fragmentation is the share of free bytes outside the largest pool of its disk:
+    0 if each disk's free space is in one pool."""
     failures: list[tuple[float, str, str, str]] = field(default_factory=list)
     """(time, pod, node, reason) of pods that lost their node before they ran."""
     lost: list[tuple[str, str]] = field(default_factory=list)
@@ -80,12 +65,12 @@ class Measures(Watcher):
         if attempt.placement is not None:
             node = attempt.placement.node
             self._decided.add(attempt.pod.uid)
-        self.decisions.append(AttemptMade(number, self._now_s, attempt.pod.key, node))
+        self.decisions.append(AttemptMade(number, self.world.agenda.now_s, attempt.pod.key, node))
         if attempt.explanation is not None:
             self.explanations[number] = attempt.explanation.document()
 
     def running(self, pod: Pod, since_s: float) -> None:
-        self.running_after_s.append(self._now_s - since_s)
+        self.running_after_s.append(self.world.agenda.now_s - since_s)
         self._running += 1
         self.on_running(pod)
 
@@ -100,35 +85,23 @@ class Measures(Watcher):
             self.lost.append((pod.key, why))
 
     def failed(self, pod: PodInfo, node: str, status: Status) -> None:
-        self.failures.append((self._now_s, pod.key, node, status.message))
-
-    @property
-    def _now_s(self) -> float:
-        return self.world.agenda.now_s
+        self.failures.append((self.world.agenda.now_s, pod.key, node, status.message))
 
     def sample(self) -> None:
         """Record the cluster's current state; of two samples at one instant the later counts."""
-        disks = list(self.world.storage.disks)
+        world, disks = self.world, list(self.world.storage.disks)
         free, total = sum([disk.free_bytes for disk in disks]), sum([disk.total_bytes for disk in disks])
-        queue, on_their_way = self.world.engine.queue, self.world.scheduler.on_their_way
-        taken = Sample(
-            self._now_s,
-            total - free,
-            total,
-            fragmentation(disks, free),
-            self._running,
-            sum(queue.pending_pods().values()) + on_their_way,
-            self.refused_volumes,
-        )
-        if self.samples and self.samples[-1].at_s == taken.at_s:
-            self.samples.pop()
-        self.samples.append(taken)
-
-    @property
-    def refused_volumes(self) -> int:
-        """Volumes that could not be created or rebuilt where the scheduler had sent their pod."""
-        counts = self.world.storage.counts
-        return counts.refused + counts.refused_rebuilds
+        largest = sum([max(disk.pools) for disk in disks if disk.pools])
+        self.samples[world.agenda.now_s] = {
+            "at": round(world.agenda.now_s, 3),
+            "usedBytes": total - free,
+            "totalBytes": total,
+            "utilisation": round((total - free) / total, 4) if total else 0.0,
+            "fragmentation": round(1 - largest / free, 4) if free else 0.0,
+            "running": self._running,
+            "waiting": sum(world.engine.queue.pending_pods().values()) + world.scheduler.on_their_way,
+            "refusedVolumes": world.storage.counts.refused,
+        }
 
     @property
     def placed(self) -> int:
@@ -157,30 +130,24 @@ def percentile(values: Sequence[float], percent: float) -> float | None:
     return round(ordered[int(rank) - 1], 3)
 
 
-def fragmentation(disks: Sequence[Disk], free: int) -> float:
-    """`free`: the free bytes of all disks together."""
-    largest = sum([max(disk.pools) for disk in disks if disk.pools])
-    return 1 - largest / free if free else 0.0
-
-
 SHOWN_PODS: Final = 20
 PERCENTS: Final = (0, *range(5, 100, 5), 99, 100)
 """The percentages of pods for which the time until they ran is reported."""
 
 
 def run_document(measured: Measures) -> dict[str, Any]:
-    world, took_s = measured.world, sorted(measured.running_after_s)
+    world, took_s, samples = measured.world, sorted(measured.running_after_s), list(measured.samples.values())
     counts = world.storage.counts
     return {
         "placed": measured.placed,
         "waiting": len(measured.waiting_pods()),
-        "refusedVolumes": measured.refused_volumes,
+        "refusedVolumes": counts.refused,
         "timeToRunning": {f"p{percent}": percentile(took_s, percent) for percent in (50, 90, 99)},
         "bytesRebuilt": counts.bytes_rebuilt,
         "runningWithin": [{"percent": each, "seconds": percentile(took_s, each)} for each in PERCENTS if took_s],
         "arrived": measured.arrived,
         "notMade": world.controllers.not_made,
-        "running": measured.samples[-1].running if measured.samples else 0,
+        "running": samples[-1]["running"] if samples else 0,
         "seconds": round(world.agenda.now_s, 3),
         "partial": measured.is_partial,
         "volumesMade": counts.made,
@@ -200,18 +167,6 @@ def run_document(measured: Measures) -> dict[str, Any]:
             {"at": round(at_s, 3), "volume": volume, "from": source, "to": target, "bytes": size_bytes}
             for at_s, volume, source, target, size_bytes in counts.rebuilt
         ],
-        "samples": [
-            {
-                "at": round(sample.at_s, 3),
-                "usedBytes": sample.used_bytes,
-                "totalBytes": sample.total_bytes,
-                "utilisation": round(sample.utilisation, 4),
-                "fragmentation": round(sample.fragmentation, 4),
-                "running": sample.running,
-                "waiting": sample.waiting,
-                "refusedVolumes": sample.refused,
-            }
-            for sample in measured.samples
-        ],
+        "samples": samples,
         "disks": disk_documents(world.storage, world.engine.held),
     }

@@ -21,15 +21,8 @@ from tonnage.objects.meta import Key, Object
 from tonnage.objects.small_groups import PodDisruptionBudget
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.engine.attempt import (
-    Attempt,
-    AttemptStage,
-    Placement,
-    PostFilterOutcome,
-    pre_bind_pre_flight,
-    run_bind,
-    run_pre_bind,
-)
+from tonnage.scheduling.engine import attempt as engine_attempt
+from tonnage.scheduling.engine.attempt import Attempt, AttemptStage, Placement, PostFilterOutcome
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.framework import Api, Code, Status
 from tonnage.scheduling.queue.waiting_pods import QueuedPod, is_over, uid_of
@@ -68,9 +61,9 @@ class SimulatedBinding:
 
 
 async def _bound(placement: Placement, api: Api) -> Status:
-    due = pre_bind_pre_flight(placement)
-    status = due if isinstance(due, Status) else await run_pre_bind(placement, due, api)
-    return await run_bind(placement, api) if status.is_success else status
+    due = engine_attempt.pre_bind_pre_flight(placement)
+    status = due if isinstance(due, Status) else await engine_attempt.run_pre_bind(placement, due, api)
+    return await engine_attempt.run_bind(placement, api) if status.is_success else status
 
 
 def patched(current: T, patch: Mapping[str, Any]) -> T:

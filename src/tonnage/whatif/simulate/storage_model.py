@@ -16,11 +16,13 @@ from dataclasses import dataclass, field
 
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.core_v1.persistent_volume import SELECTED_NODE, VolumeNodeAffinity
-from tonnage.objects.meta import Key, Object
+from tonnage.objects.meta import Key
 from tonnage.objects.requirements import NodeSelector, Requirement
 from tonnage.objects.selectors import InvalidSelector, LabelSelector
 from tonnage.objects.size_rules import rules_of, volume_size
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass, VolumeAttachment
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.scheduling.volumes.capacity.pools import pool_policy_of, rebuilds_volumes
 from tonnage.scheduling.volumes.demand import driver_bytes, volume_bytes
 from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
@@ -71,15 +73,18 @@ class NodeReach:
 class StorageCounts:
     made: int = 0
     refused: int = 0
-    refused_rebuilds: int = 0
+    """Volumes that could not be created or rebuilt where the scheduler had sent their pod."""
     bytes_rebuilt: int = 0
     rebuilt: list[tuple[float, str, str, str, int]] = field(default_factory=list)
     """(time, volume, from, to, bytes)."""
 
 
 class StorageModel:
-    def __init__(self, objects: WorldState, rng: random.Random) -> None:
+    """`cluster` is an engine's, and shows the same objects: its index knows which capacity objects reach a node."""
+
+    def __init__(self, objects: WorldState, cluster: Cluster, rng: random.Random) -> None:
         self.objects = objects
+        self._index = cluster.index(CapacityIndex)
         self.agenda = objects.agenda
         self.settings = objects.settings.storage
         self.rng = rng
@@ -92,12 +97,7 @@ class StorageModel:
         """`rebuilds` sets both: called with a deleted volume, and with a disk that has more room."""
         self.choose: Callable[[Disk, PersistentVolumeClaim], int | None] | None = None
         """Picks the pool of a new volume instead of the driver; None when no pool has room."""
-        self._classes: dict[str, StorageClass] = {}
-        self._drivers: dict[str, CSIDriver] = {}
-        self._by_label: dict[tuple[str, str, str], dict[Key, CSIStorageCapacity]] = {}
-        """By class and a single topology label, which most objects have: avoids a scan for each node."""
-        self._by_rule: dict[str, dict[Key, CSIStorageCapacity]] = {}
-        """By class: objects whose topology is not a single label."""
+        self._classes, self._drivers = objects.of(StorageClass), objects.of(CSIDriver)
         self._told: dict[Key, CSIStorageCapacity] = {}
         """Capacity objects as last published: one that differs was changed by somebody else."""
         self._reach: NodeReach | None = None
@@ -108,10 +108,10 @@ class StorageModel:
 
     # -- what it knows ------------------------------------------------------------------------------------------------
 
-    def open(self, objects: Iterable[Object]) -> None:
+    def open(self) -> None:
         """Learn the initial objects; each volume is on the disk of its node, if known."""
-        for each in objects:
-            self.know(each)
+        for capacity in self.objects.all(CSIStorageCapacity):
+            self.know(capacity)
         for volume in self.objects.all(PersistentVolume):
             node = self.home_node(volume)
             disk = next(iter(self.disks_for(volume.class_name, node)), None) if node is not None else None
@@ -132,23 +132,14 @@ class StorageModel:
             else:
                 disk.volumes[volume.name] = (-1, size_bytes)
 
-    def know(self, found: Object) -> None:
-        """A storage object was added or changed; other kinds are ignored."""
-        if isinstance(found, CSIStorageCapacity):
-            self._know_capacity(found)
-        elif isinstance(found, StorageClass):
-            self._classes[found.name] = found
-        elif isinstance(found, CSIDriver):
-            self._drivers[found.name] = found
-
-    def _know_capacity(self, found: CSIStorageCapacity) -> None:
+    def know(self, found: CSIStorageCapacity) -> None:
+        """A capacity object was added or changed."""
         capacity = self._told.get(found.key)
         self._told[found.key] = found
         if capacity is None:
             disk = self.disks.add(found, self._classes)
             if self._refused:
                 self.agenda.after(0.0, lambda: self.changed(disk, has_room=True))
-            self._rules_of(found)[found.key] = found
         elif _figures(capacity) != _figures(found):
             # Somebody else wrote new figures: the disk is changed to them, less what stands on it.
             disk = self.disks.by_object[found.key]
@@ -158,32 +149,18 @@ class StorageModel:
     def forget(self, capacity: CSIStorageCapacity) -> None:
         """A capacity object was deleted: its disk can no longer be published."""
         self._told.pop(capacity.key, None)
-        self._rules_of(capacity).pop(capacity.key, None)
 
     def nodes_changed(self) -> None:
         """Nodes were added or removed, or labels changed: drop what was derived from them."""
         self._reach = None
 
-    def _rules_of(self, capacity: CSIStorageCapacity) -> dict[Key, CSIStorageCapacity]:
-        """The index in which a capacity object is found by the nodes that it reaches."""
-        topology, class_name = capacity.node_topology, capacity.storage_class_name
-        if topology is not None and len(topology.match_labels) == 1 and not topology.match_expressions:
-            ((label, value),) = topology.match_labels.items()
-            return self._by_label.setdefault((class_name, label, value), {})
-        return self._by_rule.setdefault(class_name, {})
-
     def disks_for(self, class_name: str, node: Node | None) -> list[Disk]:
         """The disks that can hold a new volume of a class for a node; without a node, for any node."""
-        by_object = self.disks.by_object
         if node is None:
-            of_class = (key for key, each in self._told.items() if each.storage_class_name == class_name)
-            return list(dict.fromkeys(by_object[key] for key in of_class))
-        labels = node.metadata.labels
-        keys = [key for item in labels.items() for key in self._by_label.get((class_name, *item), ())]
-        for key, each in self._by_rule.get(class_name, {}).items():
-            if each.node_topology is not None and each.node_topology.matches(labels):
-                keys.append(key)
-        return list(dict.fromkeys(by_object[key] for key in keys))
+            found = [each for each in self._told.values() if each.storage_class_name == class_name]
+        else:
+            found = [each for each in self._index.objects_at(class_name, node.name) if each.key in self._told]
+        return list(dict.fromkeys(self.disks.by_object[capacity.key] for capacity in found))
 
     def is_local(self, disk: Disk) -> bool:
         """True if only one node can use the disk; a zone's storage is not local."""

@@ -28,6 +28,7 @@ from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.configuration.plugin_args import Reservation
 from tonnage.scheduling.configuration.profile import ResolvedProfile
+from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.engine.held_room import HeldCapacity
 from tonnage.scheduling.volumes.packing.pool_fits import SearchBudget, place_one
 from tonnage.scheduling.volumes.reservations.holds import Hold
@@ -64,7 +65,7 @@ class World(WorldState):
         self.is_stopped = is_stopped
         seed, any_pod = self.settings.seed, self.settings.takes_any_pod
         self.engine = engine_over(self, profiles, clock=self.clock, seed=seed, takes_any_pod=any_pod)
-        self.storage = StorageModel(self, random.Random(f"storage {seed}"))
+        self.storage = StorageModel(self, self.engine.cluster, random.Random(f"storage {seed}"))
         self.rebuilds = Rebuilds(self.storage)
         self.controllers = Controllers(self, random.Random(f"successors {seed}"), RejectedPods(self.clock))
         self.nodes = NodeEvents(self, self.controllers, self.rebuilds)
@@ -92,7 +93,7 @@ class World(WorldState):
         )
 
     def _open(self, unseen: Mapping[Reservation, Sequence[Hold]]) -> None:
-        self.storage.open(self)
+        self.storage.open()
         for pod in self.pods():
             self._keep(pod, is_new=True)
         self._take_unseen(hold for holds in unseen.values() for hold in holds)
@@ -143,10 +144,9 @@ class World(WorldState):
         elif isinstance(now, Node):
             self.storage.nodes_changed()
             self.scheduler.look(now.name)
-        else:
+        elif isinstance(now, CSIStorageCapacity):
             self.storage.know(now)
-            if isinstance(now, CSIStorageCapacity):
-                self.scheduler.look_at_figures(now)
+            self.scheduler.look_at_figures(now)
 
     def _gone(self, found: Object) -> None:
         self.engine.delete(found)
@@ -229,11 +229,10 @@ def disk_documents(storage: StorageModel, held: HeldCapacity | None) -> list[dic
     return [_document(storage, disk, promised.get(disk, {})) for disk in list(storage.disks)[:MOST_DISKS]]
 
 
-def disks_of_objects(objects: Iterable[Object], held: HeldCapacity | None) -> list[dict[str, Any]]:
-    known = list(objects)
-    storage = StorageModel(WorldState(known, WorldSettings(), Watcher()), random.Random(0))
-    storage.open(known)
-    return disk_documents(storage, held)
+def disks_of_objects(objects: Iterable[Object], engine: Engine) -> list[dict[str, Any]]:
+    storage = StorageModel(WorldState(objects, WorldSettings(), Watcher()), engine.cluster, random.Random(0))
+    storage.open()
+    return disk_documents(storage, engine.held)
 
 
 def _promised(storage: StorageModel, held: HeldCapacity) -> dict[Disk, dict[Key, int]]:

@@ -237,7 +237,7 @@ def test_an_immediate_claim_without_room_is_refused_once_and_made_when_there_is_
     docs[0]["volumeBindingMode"] = "Immediate"
     scenario = {"events": [{"arrive": "sts/shop/db", "lifetime": "5m"}]}
     measured = played(tmp_path, docs, scenario)
-    assert (measured.refused_volumes, measured.placed) == (1, 2)
+    assert (measured.world.storage.counts.refused, measured.placed) == (1, 2)
 
 
 def test_a_volume_that_is_deleted_makes_a_place_for_another(tmp_path: Path) -> None:
@@ -315,7 +315,7 @@ def test_classes_of_one_group_draw_from_one_disk(tmp_path: Path) -> None:
     measured = played(tmp_path, docs, {"events": [{"arrive": "sts/shop/one"}, {"arrive": "sts/shop/two"}]})
     (disk,) = measured.world.storage.disks
     assert disk.free_bytes == 40 * GI
-    assert (measured.placed, len(measured.waiting_pods()), measured.refused_volumes) == (1, 1, 0)
+    assert (measured.placed, len(measured.waiting_pods()), measured.world.storage.counts.refused) == (1, 1, 0)
 
 
 def test_a_disk_grows_when_somebody_applies_other_figures(tmp_path: Path) -> None:
@@ -324,7 +324,7 @@ def test_a_disk_grows_when_somebody_applies_other_figures(tmp_path: Path) -> Non
     grown = {**own, "availableCapacities": ["200Gi"], "capacity": "200Gi"}
     events = [{"arrive": "sts/shop/db"}, {"at": "1m", "apply": [grown]}]
     measured = played(tmp_path, docs, {"events": events})
-    assert (measured.placed, measured.refused_volumes) == (2, 0)
+    assert (measured.placed, measured.world.storage.counts.refused) == (2, 0)
 
 
 def test_a_deleted_pod_comes_back_and_those_of_a_deleted_workload_do_not(tmp_path: Path) -> None:
