@@ -114,7 +114,7 @@ def _shuffle_requests(storage: StorageModel, rng: random.Random) -> None:
 
 
 def _outcome(world: World, cluster: RandomCluster, measures: Measures) -> Outcome:
-    found = Outcome(refused=measures.refused_volumes)
+    found = Outcome(refused=measures.world.storage.counts.refused)
     for name, sizes in cluster.pods.items():
         pod = world.get(Pod, f"default/{name}")
         claims = [world.get(PersistentVolumeClaim, f"default/{name}-{place}") for place in range(len(sizes))]

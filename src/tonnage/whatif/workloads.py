@@ -5,9 +5,10 @@ StatefulSet/shop/db, sts/shop/db, deploy/web (of the namespace that is meant), c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from tonnage.behaviour.workloads.pod_states import makers_of
 from tonnage.errors import TonnageError, closest, did_you_mean
 from tonnage.objects.apps_v1 import DaemonSet, Deployment, ReplicaSet, StatefulSet
 from tonnage.objects.batch_v1 import CronJob, Job
@@ -76,21 +77,6 @@ def find_workload(name: WorkloadName, known: Iterable[Object], source: str) -> W
     guesses += closest(f"{name.cls.__name__}/{name.key}", [f"{type(each).__name__}/{each.key}" for each in others])
     hint = f"did you mean {' or '.join(dict.fromkeys(guesses))}?" if guesses else None
     raise TonnageError(f"there is no {name} among the {len(others)} workloads of {source}", hint=hint)
-
-
-def makers_of(objects: Iterable[Object]) -> dict[str, Object]:
-    """By uid: the sets and jobs that a workload may have made."""
-    return {each.uid: each for each in objects if isinstance(each, ReplicaSet | Job)}
-
-
-def workload_of(pod: Pod, makers: Mapping[str, Object]) -> str:
-    """KIND/NAMESPACE/NAME of a pod's controller; through a ReplicaSet or Job to the Deployment or CronJob."""
-    owner = pod.metadata.controller
-    if owner is None:
-        return ""
-    made_by = makers.get(owner.uid)
-    owner = (made_by.metadata.controller if made_by is not None else None) or owner
-    return f"{owner.kind}/{pod.namespace}/{owner.name}"
 
 
 def pods_of(workload: Object, objects: Iterable[Object]) -> Sequence[Pod]:

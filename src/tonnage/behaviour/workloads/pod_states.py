@@ -28,14 +28,11 @@ import msgspec
 from tonnage.clock import Clock, exponential_s, remaining_s
 from tonnage.errors import TonnageError
 from tonnage.objects.apps_v1 import Deployment, ReplicaSet, StatefulSet
+from tonnage.objects.batch_v1 import Job
 from tonnage.objects.core_v1 import VOLUME_ATTACHMENT_LIMIT_EXCEEDED, VOLUME_NODE_AFFINITY, Pod, ReplicationController
 from tonnage.objects.meta import Condition, Key, Object, OwnerReference
 from tonnage.objects.selectors import InvalidSelector, selects
-from tonnage.objects.small_groups import (
-    PodDisruptionBudget,
-    PodDisruptionBudgetSpec,
-    PodDisruptionBudgetStatus,
-)
+from tonnage.objects.small_groups import PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus
 from tonnage.quantity import whole_number
 
 NUMBERED_NAME: Final = re.compile(r"(.*)-([0-9]+)")
@@ -290,6 +287,21 @@ def workload_size(controller: OwnerReference, namespace: str, find: Find) -> tup
     if above is not None and above.kind == "Deployment":
         return _sized(find(Deployment, f"{namespace}/{above.name}"), above.uid)
     return _sized(found, controller.uid)
+
+
+def makers_of(objects: Iterable[Object]) -> dict[str, Object]:
+    """By uid: the sets and jobs that a workload may have made."""
+    return {each.uid: each for each in objects if isinstance(each, ReplicaSet | Job)}
+
+
+def workload_of(pod: Pod, makers: Mapping[str, Object]) -> str:
+    """KIND/NAMESPACE/NAME of a pod's controller; through a ReplicaSet or Job to the Deployment or CronJob."""
+    owner = pod.metadata.controller
+    if owner is None:
+        return ""
+    made_by = makers.get(owner.uid)
+    owner = (made_by.metadata.controller if made_by is not None else None) or owner
+    return f"{owner.kind}/{pod.namespace}/{owner.name}"
 
 
 def _sized(found: Object | None, uid: str) -> tuple[str, int] | None:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from msgspec.structs import replace
 
+from tonnage.behaviour.workloads.pod_states import workload_of
 from tonnage.dashboard.model.known_objects import Content, DriverContents, KnownObjects, PoolPlace
 from tonnage.dashboard.model.volume_rows import claim_of, volume_of
 from tonnage.dashboard.wire import AttachSlots, NodeRow, PodRow, PoolRow
@@ -14,7 +15,6 @@ from tonnage.objects.core_v1.pod import BETA_ZONE, ZONE
 from tonnage.objects.meta import Key
 from tonnage.objects.requirements import HARD_EFFECTS, NOT_READY, UNREACHABLE, UNSCHEDULABLE
 from tonnage.scheduling.cluster.storage import VolumeId, id_of_claim, id_of_inline
-from tonnage.whatif.workloads import workload_of
 
 
 def row_of(

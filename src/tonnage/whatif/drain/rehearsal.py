@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tonnage.behaviour.workloads.pod_states import guards
+from tonnage.behaviour.workloads.pod_states import guards, makers_of, workload_of
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.small_groups import PodDisruptionBudget
 from tonnage.scheduling.configuration.profile import ResolvedProfile
@@ -24,7 +24,6 @@ from tonnage.whatif.simulate.node_events import stays
 from tonnage.whatif.simulate.world import World, disk_documents
 from tonnage.whatif.simulate.world_state import EVERY_ATTEMPT, Watcher, WorldSettings
 from tonnage.whatif.sources import ClusterState
-from tonnage.whatif.workloads import makers_of, workload_of
 
 
 @dataclass(slots=True)

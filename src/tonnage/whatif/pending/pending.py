@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from tonnage.behaviour.workloads.pod_states import makers_of, workload_of
 from tonnage.clock import rfc3339
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.core_v1.pod import BETA_ZONE, ZONE
@@ -35,7 +36,6 @@ from tonnage.whatif.pending.causes import MOST_EXPLAINED_NODES, CauseOfPod, Like
 from tonnage.whatif.pending.changes import ChangeProposals, Waiting
 from tonnage.whatif.pending.trials import MOST_PAIRED, Trials
 from tonnage.whatif.sources import ClusterState
-from tonnage.whatif.workloads import makers_of, workload_of
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _NEVER_TRIED = frozenset((causes.FITS, causes.ASSUMED, causes.TERMINATING, causes.FOREIGN, causes.NOBODY))

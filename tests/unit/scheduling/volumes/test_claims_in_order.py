@@ -102,7 +102,7 @@ def test_the_larger_claim_goes_first_and_the_other_when_its_volume_is_there() ->
     (first_at, first), (second_at, second) = play.sent
     assert (first, second) == ("web-80", "web-40")
     assert second_at >= first_at + 0.5, "a volume takes half a second"
-    assert play.node_of("web") == "a" and play.measures.refused_volumes == 0
+    assert play.node_of("web") == "a" and play.measures.world.storage.counts.refused == 0
 
 
 def test_claims_of_a_guaranteed_fit_are_sent_together() -> None:
@@ -133,7 +133,7 @@ def test_what_can_no_longer_come_true_is_not_sent() -> None:
     play.pod("web", 4, 3, 2)
     play.run()
     assert play.order() == ["web-4"] == play.bound
-    assert play.node_of("web") == "" and play.measures.refused_volumes == 0
+    assert play.node_of("web") == "" and play.measures.world.storage.counts.refused == 0
     assert play.failures[0] == (
         'running PreBind plugin "VolumeBinding": binding volumes: no room is left on node "a" for default/web-2, '
         "default/web-3 beside the volume made for default/web-4; no volume was asked for"
