@@ -10,6 +10,7 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from inspect import signature
 from pathlib import Path
 
 from cryptography import x509
@@ -70,7 +71,7 @@ def ensure_identity(folder: Path, hosts: tuple[str, ...], now: datetime) -> Iden
 
 def _ca(key: ec.EllipticCurvePrivateKey, now: datetime) -> x509.Certificate:
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "tonnage-ca")])
-    usage = _usage(key_cert_sign=True, crl_sign=True)
+    usage = _usage("key_cert_sign", "crl_sign")
     return (
         _builder(name, name, key.public_key(), now, timedelta(days=_CA_DAYS))
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
@@ -94,7 +95,7 @@ def _serving(
         )
         .add_extension(x509.SubjectAlternativeName([_general_name(host) for host in hosts]), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(digital_signature=True), critical=True)
+        .add_extension(_usage("digital_signature"), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(
@@ -120,18 +121,8 @@ def _builder(
     )
 
 
-def _usage(*, digital_signature: bool = False, key_cert_sign: bool = False, crl_sign: bool = False) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=digital_signature,
-        key_cert_sign=key_cert_sign,
-        crl_sign=crl_sign,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
+def _usage(*allowed: str) -> x509.KeyUsage:
+    return x509.KeyUsage(**{name: name in allowed for name in signature(x509.KeyUsage).parameters})
 
 
 def _still_good(cert_path: Path, key_path: Path, ca: x509.Certificate, hosts: tuple[str, ...], now: datetime) -> bool:

@@ -29,6 +29,9 @@ the last bytes of the handshake."""
 ASKING_GRACE_S: Final = 2.0
 """How long a stranger's request may take while others wait for room. Strangers' requests are answered at once, so only
 a client that does not read its answer takes longer."""
+_SILENT, _HANDSHAKING, _ASKING = range(3)
+"""The stages of a stranger, in the order in which they are dropped."""
+_GRACE_S: Final = (SILENT_GRACE_S, HANDSHAKE_GRACE_S, ASKING_GRACE_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,23 +81,26 @@ def address_of(peername: object) -> str:
     return "" if address.is_loopback else str(address)
 
 
+@dataclass(slots=True)
+class _Stranger:
+    address: str
+    stage: int
+    since: float
+
+
 class ConnectionBudget(Generic[C]):
-    """The connections of one listener. It only decides; the caller closes. Dictionaries have the oldest entry first."""
+    """The connections of one listener. It only decides; the caller closes."""
 
     def __init__(self, limits: ConnectionLimits, now: Callable[[], float]) -> None:
         self.limits = limits
         self._now = now
-        self._handshaking: dict[C, float] = {}  # since when
-        self._silent: dict[C, float] = {}
-        self._asking: dict[C, float] = {}  # strangers whose request is being answered
+        self._strangers: dict[C, _Stranger] = {}
         self._known: set[C] = set()
-        self._idle: dict[C, float] = {}
-        self._address: dict[C, str] = {}  # of strangers
-        self._per_address: dict[str, int] = {}
+        self._idle: dict[C, float] = {}  # since when, the longest idle first
 
     @property
     def strangers(self) -> int:
-        return len(self._address)
+        return len(self._strangers)
 
     @property
     def known(self) -> int:
@@ -106,58 +112,48 @@ class ConnectionBudget(Generic[C]):
     # -- what happens -------------------------------------------------------------------------------------------------
 
     def opened(self, connection: C, address: str) -> None:
-        self._handshaking[connection] = self._now()
-        self._address[connection] = address
-        self._per_address[address] = self._per_address.get(address, 0) + 1
+        self._strangers[connection] = _Stranger(address, _HANDSHAKING, self._now())
 
     def shook_hands(self, connection: C) -> None:
-        if self._handshaking.pop(connection, None) is not None:
-            self._silent[connection] = self._now()
+        self._move(connection, _HANDSHAKING, _SILENT)
 
     def began(self, connection: C) -> None:
         """A whole request head has arrived."""
-        if connection in self._known:
-            self._idle.pop(connection, None)
-        elif self._silent.pop(connection, None) is not None:
-            self._asking[connection] = self._now()
+        self._idle.pop(connection, None)
+        self._move(connection, _SILENT, _ASKING)
 
     def ended(self, connection: C) -> None:
         """The request is answered, and the connection may send the next."""
         if connection in self._known:
             self._idle[connection] = self._now()
-        elif self._asking.pop(connection, None) is not None:
-            self._silent[connection] = self._now()
+        self._move(connection, _ASKING, _SILENT)
 
     def showed_token(self, connection: C) -> None:
-        self._leave_strangers(connection)
+        self._strangers.pop(connection, None)
         self._known.add(connection)
 
     def closed(self, connection: C) -> None:
         """The connection is closed, or closing. Calling it twice is harmless."""
-        self._leave_strangers(connection)
+        self._strangers.pop(connection, None)
         self._known.discard(connection)
         self._idle.pop(connection, None)
+
+    def _move(self, connection: C, before: int, after: int) -> None:
+        stranger = self._strangers.get(connection)
+        if stranger is not None and stranger.stage == before:
+            stranger.stage, stranger.since = after, self._now()
 
     # -- what follows -------------------------------------------------------------------------------------------------
 
     @property
     def has_room(self) -> bool:
-        return len(self._address) < self.limits.strangers
+        return len(self._strangers) < self.limits.strangers
 
     def may_make_room(self) -> C | None:
         """The stranger to drop for a new client; None when all are within their grace period."""
         now = self._now()
-        waits = (
-            (self._silent, SILENT_GRACE_S),
-            (self._handshaking, HANDSHAKE_GRACE_S),
-            (self._asking, ASKING_GRACE_S),
-        )
-        for waiting, grace_s in waits:
-            for oldest, since in waiting.items():
-                if now - since >= grace_s:
-                    return oldest
-                break
-        return None
+        over = [(c, s) for c, s in self._strangers.items() if now - s.since >= _GRACE_S[s.stage]]
+        return min(over, key=lambda each: (each[1].stage, each[1].since), default=(None, None))[0]
 
     @property
     def has_room_for_known(self) -> bool:
@@ -169,28 +165,10 @@ class ConnectionBudget(Generic[C]):
 
     def exceeds_address(self, address: str) -> bool:
         """True if one more stranger from this address would be too many."""
-        return bool(address) and self._per_address.get(address, 0) >= self.limits.strangers_per_address
+        others = (stranger for stranger in self._strangers.values() if stranger.address == address)
+        return bool(address) and sum(1 for _ in others) >= self.limits.strangers_per_address
 
     def overdue(self, limit_s: float) -> list[C]:
         """Strangers that have not sent a whole request head for `limit_s`."""
         before = self._now() - limit_s
-        found: list[C] = []
-        for waiting in (self._handshaking, self._silent):
-            for connection, since in waiting.items():
-                if since > before:
-                    break
-                found.append(connection)
-        return found
-
-    def _leave_strangers(self, connection: C) -> None:
-        address = self._address.pop(connection, None)
-        if address is None:
-            return
-        self._handshaking.pop(connection, None)
-        self._silent.pop(connection, None)
-        self._asking.pop(connection, None)
-        left = self._per_address[address] - 1
-        if left:
-            self._per_address[address] = left
-        else:
-            del self._per_address[address]
+        return [c for c, s in self._strangers.items() if s.stage != _ASKING and s.since <= before]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from tonnage import http_connection, metrics
+from tonnage import metrics
 from tonnage.errors import TonnageError
 from tonnage.listener import listening
 from tonnage.serving.request_host import wrong_host
@@ -79,13 +79,6 @@ async def served(
             await stack.enter_async_context(tls.renewed())
         shown_host = f"[{host}]" if ":" in host else host
         yield f"{'https' if tls else 'http'}://{shown_host}:{listener.port}"
-
-
-def recognised(request: web.BaseRequest) -> None:
-    """For a gate: the client is authenticated, so its connection is kept before those of strangers."""
-    connection = http_connection.connection_of(request)
-    if connection is not None:
-        connection.let_in()
 
 
 def _probe_answer(good: bool) -> web.Response:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Hashable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import count
 from typing import Any, Final, Generic, TypeVar
+from weakref import WeakValueDictionary
 
 T = TypeVar("T")
 N = TypeVar("N", bound=Hashable)
@@ -116,27 +117,13 @@ class KeyedLocks:
     """One lock per key, kept while it is held or awaited."""
 
     def __init__(self) -> None:
-        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @asynccontextmanager
     async def hold(self, *keys: str) -> AsyncIterator[None]:
         """Hold the locks of all keys, taken in sorted order, so that no two callers deadlock."""
+        locks = [self._locks.setdefault(key, asyncio.Lock()) for key in sorted(set(keys))]
         async with AsyncExitStack() as held:
-            for key in sorted(set(keys)):
-                await held.enter_async_context(self._one(key))
+            for lock in locks:
+                await held.enter_async_context(lock)
             yield
-
-    @asynccontextmanager
-    async def _one(self, key: str) -> AsyncIterator[None]:
-        lock, interested = self._locks.get(key, (None, 0))
-        lock = lock or asyncio.Lock()
-        self._locks[key] = (lock, interested + 1)
-        try:
-            async with lock:
-                yield
-        finally:
-            interested = self._locks[key][1] - 1
-            if interested:
-                self._locks[key] = (lock, interested)
-            else:
-                del self._locks[key]

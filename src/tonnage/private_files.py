@@ -202,7 +202,9 @@ def write_private(path: Path, content: bytes, *, durable: bool = True) -> None:
 
 def write_new(folder: int, name: str, content: bytes, *, durable: bool = True) -> None:
     """Write a new file with mode 0600 into our open folder; an old one of that name, left by a crash, is removed."""
-    fd = _new_file(folder, name)
+    with suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=folder)
+    fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
     try:
         left = memoryview(content)
         while left:
@@ -224,16 +226,6 @@ def require_place_for_socket(path: Path) -> None:
             path, f"is {_kind(found)}, not a socket: it is not replaced", hint="name another path, or move it"
         )
     _require_owner(path, found)
-
-
-def _new_file(folder: int, name: str) -> int:
-    """A new file with mode 0600. An existing one was left by an earlier process with our pid and is removed."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        return os.open(name, flags, 0o600, dir_fd=folder)
-    except FileExistsError:
-        os.unlink(name, dir_fd=folder)
-        return os.open(name, flags, 0o600, dir_fd=folder)
 
 
 def _content(fd: int) -> bytes:

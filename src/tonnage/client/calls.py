@@ -146,14 +146,12 @@ class Caller:
 
         guard.check(what)
         token = ((small_groups.LEASE_HEADER, guard.token),)
-        answered = False
         try:
-            response = await self._counted(call, replace(request, headers=token, before_write=before_write))
-            answered = True
-            return response
-        finally:
-            if was_sent and not answered:
+            return await self._counted(call, replace(request, headers=token, before_write=before_write))
+        except BaseException:
+            if was_sent:
                 guard.left_unanswered()
+            raise
 
     async def _counted(self, call: ApiCall, request: Request) -> HttpResponse:
         started_at, code = self.clock.monotonic(), 0

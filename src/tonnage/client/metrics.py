@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -139,21 +138,21 @@ _QUEUE_LABELS: Final = ("name",)
 
 class WorkQueueMetrics:
     def __init__(self, registry: CollectorRegistry, now: Callable[[], float] = time.monotonic) -> None:
-        self._now = now
+        self.now = now
         self._queues: WeakSet[QueueMetrics] = WeakSet()
         """The live queues: a controller that is restarted has a new queue."""
-        self._adds = Counter("workqueue_adds", "Keys added to a work queue.", _QUEUE_LABELS, registry=registry)
-        self._retries = Counter(
+        self.adds = Counter("workqueue_adds", "Keys added to a work queue.", _QUEUE_LABELS, registry=registry)
+        self.retries = Counter(
             "workqueue_retries", "Keys whose work failed and that are tried again.", _QUEUE_LABELS, registry=registry
         )
-        self._waited_s = Histogram(
+        self.waited_s = Histogram(
             "workqueue_queue_duration_seconds",
             "How long a key waited in a work queue before a worker took it.",
             _QUEUE_LABELS,
             buckets=_QUEUE_BUCKETS_S,
             registry=registry,
         )
-        self._worked_s = Histogram(
+        self.worked_s = Histogram(
             "workqueue_work_duration_seconds",
             "How long the work on a key took.",
             _QUEUE_LABELS,
@@ -164,28 +163,19 @@ class WorkQueueMetrics:
 
     def queue(self, name: str) -> QueueMetrics:
         """The metrics of one more queue. Queues of one name are counted together."""
-        made = QueueMetrics(
-            name,
-            self._now,
-            self._adds.labels(name),
-            self._retries.labels(name),
-            self._waited_s.labels(name),
-            self._worked_s.labels(name),
-        )
+        made = QueueMetrics(name, self)
         self._queues.add(made)
         return made
 
 
-@dataclass(eq=False)
 class QueueMetrics:
-    name: str
-    _now: Callable[[], float]
-    _adds: Counter
-    _retries: Counter
-    _waited_s: Histogram
-    _worked_s: Histogram
-    waiting_since: dict[Hashable, float] = field(default_factory=dict)
-    working_since: dict[Hashable, float] = field(default_factory=dict)
+    def __init__(self, name: str, shown: WorkQueueMetrics) -> None:
+        self.name = name
+        self._now = shown.now
+        self._adds, self._retries = shown.adds.labels(name), shown.retries.labels(name)
+        self._waited_s, self._worked_s = shown.waited_s.labels(name), shown.worked_s.labels(name)
+        self.waiting_since: dict[Hashable, float] = {}
+        self.working_since: dict[Hashable, float] = {}
 
     def added(self, key: Hashable) -> None:
         """The key waits from now on, or will as soon as it is done."""

@@ -16,11 +16,8 @@ The queue mirrors client-go's workqueue, on the event loop and the given clock.
 from __future__ import annotations
 
 import asyncio
-import heapq
-from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Iterable
 from dataclasses import KW_ONLY, dataclass
-from itertools import count
 from typing import Generic, TypeVar
 
 from tonnage import logs
@@ -35,9 +32,6 @@ K = TypeVar("K", bound=Hashable)
 T = TypeVar("T", bound=Object)
 Reconcile = Callable[[Key], Awaitable[float | None]]
 
-_TICK_S = 1e-9
-"""A clock's resolution: sums of floats may come out a little before the intended time."""
-
 
 @dataclass(eq=False)
 class WorkQueue(Generic[K]):
@@ -50,23 +44,16 @@ class WorkQueue(Generic[K]):
     metrics: QueueMetrics | None = None
 
     def __post_init__(self) -> None:
-        self._queue: deque[K] = deque()
+        self._queue: asyncio.Queue[K | None] = asyncio.Queue()  # None follows the last key
         self._wanted: set[K] = set()  # waiting, or waiting again once they are done
         self._in_work: set[K] = set()
         self._failures: dict[K, int] = {}
-        self._getters: deque[asyncio.Future[None]] = deque()
-        self._delayed: list[tuple[float, int, K]] = []
-        self._due_at: dict[K, float] = {}  # the earliest time of each delayed key; later heap entries are void
-        self._order = count()
-        self._alarm: asyncio.Task[None] | None = None
-        self._alarm_at = 0.0
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._delayed: dict[K, tuple[float, asyncio.Task[None]]] = {}  # when a key is added, and who adds it
         self.is_closed = False
 
     def __len__(self) -> int:
         """How many keys wait; keys in work or delayed are not counted."""
-        return len(self._queue)
+        return self._queue.qsize() - self.is_closed
 
     def __contains__(self, key: K) -> bool:
         """True if the key waits, or will as soon as it is done."""
@@ -77,12 +64,10 @@ class WorkQueue(Generic[K]):
         if self.is_closed or key in self._wanted:
             return
         self._wanted.add(key)
-        self._idle.clear()
         if self.metrics is not None:
             self.metrics.added(key)
         if key not in self._in_work:
-            self._queue.append(key)
-            self._wake()
+            self._queue.put_nowait(key)
 
     def add_after(self, key: K, seconds: float) -> None:
         """Add the key later. Of several times the earliest counts."""
@@ -92,26 +77,24 @@ class WorkQueue(Generic[K]):
             self.add(key)
             return
         due_at = self.clock.monotonic() + seconds
-        if due_at >= self._due_at.get(key, float("inf")):
-            return
-        self._due_at[key] = due_at
-        heapq.heappush(self._delayed, (due_at, next(self._order), key))
-        self._set_alarm()
+        before = self._delayed.get(key)
+        if before is not None:
+            if before[0] <= due_at:
+                return
+            before[1].cancel()
+        self._delayed[key] = due_at, asyncio.create_task(self._add_at(due_at, key))
+
+    async def _add_at(self, due_at: float, key: K) -> None:
+        await self.clock.sleep(due_at - self.clock.monotonic())
+        del self._delayed[key]
+        self.add(key)
 
     async def get(self) -> K | None:
         """The next key, to be given back by `done`; None once the queue is closed and empty."""
-        while not self._queue:
-            if self.is_closed:
+        while (key := await self._queue.get()) is None:
+            self._put_end()  # for the next caller, behind keys that came back meanwhile
+            if self._queue.qsize() == 1:
                 return None
-            getter = asyncio.get_running_loop().create_future()
-            self._getters.append(getter)
-            try:
-                await getter
-            except asyncio.CancelledError:
-                if getter.done() and not getter.cancelled():
-                    self._wake()  # it was our turn: another getter takes it
-                raise
-        key = self._queue.popleft()
         self._wanted.discard(key)
         self._in_work.add(key)
         if self.metrics is not None:
@@ -124,10 +107,8 @@ class WorkQueue(Generic[K]):
         if self.metrics is not None:
             self.metrics.done(key)
         if key in self._wanted:
-            self._queue.append(key)
-            self._wake()
-        elif not self._wanted and not self._in_work:
-            self._idle.set()
+            self._queue.put_nowait(key)
+        self._queue.task_done()
 
     def retry(self, key: K) -> None:
         """The work failed: add the key again, after a pause that doubles with every failure until `forget`."""
@@ -146,51 +127,22 @@ class WorkQueue(Generic[K]):
 
     async def wait_idle(self) -> None:
         """Return when no key waits or is in work; delayed keys do not count."""
-        await self._idle.wait()
+        await self._queue.join()
 
     def close(self) -> None:
         """Accept no new keys and drop delayed ones; waiting keys are still handed out, then `get` returns None."""
+        if not self.is_closed:
+            self._put_end()
         self.is_closed = True
+        for _, task in self._delayed.values():
+            task.cancel()
         self._delayed.clear()
-        self._due_at.clear()
         if self.metrics is not None:
             self.metrics.closed()
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
-        while self._getters:
-            self._wake()
 
-    def _wake(self) -> None:
-        while self._getters:
-            getter = self._getters.popleft()
-            if not getter.done():
-                getter.set_result(None)
-                return
-
-    def _set_alarm(self) -> None:
-        """Ensure that a timer wakes us when the first delayed key is due."""
-        due_at = self._delayed[0][0]
-        if self._alarm is not None:
-            if self._alarm_at <= due_at:
-                return
-            self._alarm.cancel()
-        self._alarm_at = due_at
-        self._alarm = asyncio.create_task(self._release())
-
-    async def _release(self) -> None:
-        while self._delayed:
-            due_at, _, key = self._delayed[0]
-            now = self.clock.monotonic()
-            if due_at - now > _TICK_S:
-                self._alarm_at = due_at
-                await self.clock.sleep(due_at - now)
-                continue
-            heapq.heappop(self._delayed)
-            if self._due_at.get(key) == due_at:
-                del self._due_at[key]
-                self.add(key)
-        self._alarm = None
+    def _put_end(self) -> None:
+        self._queue.put_nowait(None)
+        self._queue.task_done()  # it is no work
 
 
 _log = logs.logger(__name__)

@@ -39,7 +39,7 @@ from tonnage.client.transport.http_transport import HttpTransport
 from tonnage.client.transport.wire import Transport
 from tonnage.clock import Clock
 from tonnage.errors import ApiError, Forbidden, Unauthorized
-from tonnage.health import recognised
+from tonnage.http_connection import connection_of
 from tonnage.objects.document import encode
 from tonnage.objects.users import CREDENTIAL_ID, NOBODY, User, bearer_token
 from tonnage.serving.certificate_judging import MOST_BETWEEN, InvalidCertificate, common_name, judged, read, subject_of
@@ -258,8 +258,9 @@ class DelegatedAccess:
         except Unauthenticated as exc:
             _log.info("Unable to authenticate the request: %s", exc)
             return _refusal(Unauthorized("Unauthorized"))
-        if not user.is_anonymous:
-            recognised(request)
+        connection = connection_of(request)
+        if connection is not None and not user.is_anonymous:
+            connection.let_in()  # it is kept before those of strangers
         try:
             answer = await self._authorizer.may(user, verb, path)
         except ReviewFailed as exc:
