@@ -22,9 +22,8 @@ import logging
 import ssl
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -90,16 +89,13 @@ _log = logging.getLogger(__name__)
 
 
 class ShownCertificate(ABC):
-    """A listener's certificate, from two files. `refresh` makes a new context when they have changed."""
+    """A listener's certificate, from two files. `content` is the last good one; `refresh` looks for another."""
 
     def __init__(self, certificate_file: Path, key_file: Path, clock: Clock) -> None:
         self.files = (certificate_file, key_file)
         self._clock = clock
-        self._seen = self._read()
-        self._context = server_context(*self.files)
-
-    def context(self) -> ssl.SSLContext:
-        return self._context
+        self.content = self._read()
+        server_context(*self.files)
 
     def renewed(self) -> AbstractAsyncContextManager[None]:
         return in_background(repeatedly(self._clock, _CHECK_S, self.refresh), "serving certificate")
@@ -110,10 +106,10 @@ class ShownCertificate(ABC):
     def _show_files(self) -> bool:
         """Load the files; False when they have not changed. Raises OSError, ValueError."""
         found = self._read()
-        if found == self._seen:
+        if found == self.content:
             return False
-        self._context = server_context(*self.files)  # a new context: half a pair must not spoil the old
-        self._seen = found
+        server_context(*self.files)  # half a pair is refused
+        self.content = found
         return True
 
     def _read(self) -> tuple[bytes, bytes]:
@@ -143,14 +139,6 @@ class GivenCertificate(ShownCertificate):
             _log.error("The serving certificate %s is not read, the old one is kept: %s", self.files[0], _words(exc))
 
 
-@dataclass(frozen=True, slots=True)
-class TlsRules:
-    """The oldest protocol, and TLS 1.2's cipher suites in OpenSSL's names; empty: OpenSSL's choice."""
-
-    minimum: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
-    ciphers: tuple[str, ...] = ()
-
-
 class ServerTls:
     """One listener's TLS. Raises TonnageError if it cannot be set up."""
 
@@ -158,24 +146,27 @@ class ServerTls:
         self,
         shown: ShownCertificate,
         *,
-        rules: TlsRules | None = None,
+        minimum: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2,
+        ciphers: Sequence[str] = (),
         client_authorities: Callable[[], bytes] = lambda: b"",
     ) -> None:
-        """`client_authorities`: the CAs, as PEM, whose client certificates are asked for; empty: none are."""
+        """`ciphers`: TLS 1.2's cipher suites in OpenSSL's names; empty: its choice. `client_authorities`: the CAs, as
+        PEM, whose client certificates are asked for; empty: none are.
+        """
         self._shown = shown
-        self._rules = rules or TlsRules()
+        self._minimum, self._ciphers = minimum, ciphers
         self._authorities = client_authorities
-        self._made_of: tuple[ssl.SSLContext, bytes] = (shown.context(), client_authorities())
+        self._made_of = shown.content, client_authorities()
         try:
-            self._context = self._make(*self._made_of)
+            self._context = self._make(self._made_of[1])
         except (OSError, ValueError) as exc:
             raise TonnageError(f"TLS cannot be served: {_words(exc)}") from exc
 
     def context(self) -> ssl.SSLContext:
-        made_of = self._shown.context(), self._authorities()
+        made_of = self._shown.content, self._authorities()
         if made_of != self._made_of:
             try:
-                self._context = self._make(*made_of)
+                self._context = self._make(made_of[1])
             except (OSError, ValueError) as exc:  # half a pair, or a broken CA: the old one is kept
                 _log.error("TLS goes on with the old certificates: %s", _words(exc))
             self._made_of = made_of
@@ -191,14 +182,14 @@ class ServerTls:
         found = [load_pem_x509_certificate(file.read_bytes()) for file in (certificate, authority) if file.exists()]
         return tuple(each.fingerprint(SHA256()).hex(":").upper() for each in found)
 
-    def _make(self, _: ssl.SSLContext, authorities: bytes) -> ssl.SSLContext:
+    def _make(self, authorities: bytes) -> ssl.SSLContext:
         context = server_context(*self._shown.files)
-        context.minimum_version = self._rules.minimum
-        if self._rules.ciphers:
+        context.minimum_version = self._minimum
+        if self._ciphers:
             try:
-                context.set_ciphers(":".join(self._rules.ciphers))
+                context.set_ciphers(":".join(self._ciphers))
             except ssl.SSLError as exc:
-                told = ", ".join(self._rules.ciphers)
+                told = ", ".join(self._ciphers)
                 raise TonnageError(f"none of the cipher suites {told} can be used here") from exc
         if authorities:
             ask_for_any(context, authorities)

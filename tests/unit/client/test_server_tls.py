@@ -14,7 +14,7 @@ from support.pki import Authority, KeyPair
 from support.virtual_clock import VirtualClock
 from tonnage.errors import TonnageError
 from tonnage.listener import listening
-from tonnage.serving.server_tls import GivenCertificate, ServerTls, TlsRules
+from tonnage.serving.server_tls import GivenCertificate, ServerTls
 
 CA, OTHER = Authority(), Authority("other")
 
@@ -65,11 +65,11 @@ async def test_a_given_certificate_is_shown_and_read_again_when_it_changes(tmp_p
 
 async def test_rules_say_what_is_spoken(tmp_path):
     given = GivenCertificate(*written(tmp_path, CA.sign("server", "127.0.0.1")), VirtualClock())
-    newest = ServerTls(given, rules=TlsRules(minimum=ssl.TLSVersion.TLSv1_3))
+    newest = ServerTls(given, minimum=ssl.TLSVersion.TLSv1_3)
     assert (await shown_name(newest))[1] == "TLSv1.3"
     with pytest.raises(OSError):
         await shown_name(newest, maximum_version=ssl.TLSVersion.TLSv1_2)
-    suite = ServerTls(given, rules=TlsRules(ciphers=("ECDHE-ECDSA-AES256-GCM-SHA384",)))
+    suite = ServerTls(given, ciphers=("ECDHE-ECDSA-AES256-GCM-SHA384",))
     older = await shown_name(suite, maximum_version=ssl.TLSVersion.TLSv1_2)
     assert older[1:] == ("TLSv1.2", "ECDHE-ECDSA-AES256-GCM-SHA384")
 
@@ -77,7 +77,7 @@ async def test_rules_say_what_is_spoken(tmp_path):
 def test_what_cannot_be_served_is_told(tmp_path):
     certificate, key = written(tmp_path, CA.sign("server", "127.0.0.1"))
     with pytest.raises(TonnageError, match="none of the cipher suites NO-SUCH"):
-        ServerTls(GivenCertificate(certificate, key, VirtualClock()), rules=TlsRules(ciphers=("NO-SUCH",)))
+        ServerTls(GivenCertificate(certificate, key, VirtualClock()), ciphers=("NO-SUCH",))
     with pytest.raises(TonnageError, match=r"tls\.crt cannot be served with the key .*missing: no such file"):
         GivenCertificate(certificate, tmp_path / "missing", VirtualClock())
     key.write_bytes(OTHER.sign("other").key)

@@ -16,7 +16,7 @@ from support.virtual_clock import VirtualClock
 from tonnage.certificates import ensure_identity
 from tonnage.errors import TonnageError
 from tonnage.listener import listening
-from tonnage.serving.server_tls import ServingCertificate
+from tonnage.serving.server_tls import ServerTls, ServingCertificate
 
 DAY_S = 86_400.0
 HOSTS = ("127.0.0.1", "localhost")
@@ -34,13 +34,13 @@ def expiry(folder: Path) -> datetime:
 def test_it_is_renewed_in_its_last_month_by_the_same_authority(tmp_path: Path):
     clock = VirtualClock(START)
     certificate = made(tmp_path, clock)
-    authority, first = (tmp_path / "ca.crt").read_bytes(), certificate.context()
+    authority, first = (tmp_path / "ca.crt").read_bytes(), certificate.content
     clock.advance(334 * DAY_S)  # 31 days are left of 365
     certificate.refresh()
-    assert certificate.context() is first
+    assert certificate.content is first
     clock.advance(2 * DAY_S)
     certificate.refresh()
-    assert certificate.context() is not first
+    assert certificate.content is not first
     assert expiry(tmp_path) == START + timedelta(days=336 + 365)
     assert (tmp_path / "ca.crt").read_bytes() == authority
 
@@ -50,9 +50,9 @@ def test_a_clock_that_is_set_back_makes_no_certificate_too_early(tmp_path: Path,
     clock = VirtualClock(START)
     certificate = made(tmp_path, clock)
     clock.set_time_of_day(days * DAY_S)
-    first = certificate.context()
+    first = certificate.content
     certificate.refresh()
-    assert certificate.context() is first
+    assert certificate.content is first
     for name in ("ca.crt", "apiserver.crt"):
         assert x509.load_pem_x509_certificate((tmp_path / name).read_bytes()).not_valid_before_utc < clock.now()
 
@@ -61,10 +61,10 @@ def test_one_that_was_renewed_while_the_clock_was_far_ahead_is_made_anew(tmp_pat
     clock = VirtualClock(START)
     certificate = made(tmp_path, clock)
     for days in (400, -400):
-        before = certificate.context()
+        before = certificate.content
         clock.set_time_of_day(days * DAY_S)
         certificate.refresh()
-        assert certificate.context() is not before
+        assert certificate.content is not before
     assert expiry(tmp_path) == START + timedelta(days=365)
 
 
@@ -78,12 +78,12 @@ def test_an_authority_from_the_future_says_so(tmp_path: Path):
 async def test_it_is_looked_after_while_the_server_runs(tmp_path: Path):
     clock = VirtualClock(START)
     certificate = made(tmp_path, clock)
-    first = certificate.context()
+    first = certificate.content
     async with certificate.renewed():
         await asyncio.sleep(0)
         clock.advance(340 * DAY_S)
         await clock.run_for(60)
-        assert certificate.context() is not first
+        assert certificate.content is not first
 
 
 async def test_the_next_connection_is_shown_the_new_one(tmp_path: Path):
@@ -100,7 +100,7 @@ async def test_the_next_connection_is_shown_the_new_one(tmp_path: Path):
         writer.transport.abort()
         return found
 
-    async with listening(never, host="127.0.0.1", port=0, tls=certificate.context) as listener:
+    async with listening(never, host="127.0.0.1", port=0, tls=ServerTls(certificate).context) as listener:
         before = await shown(listener.port)
         (tmp_path / "apiserver.crt").unlink()
         certificate.refresh()
@@ -111,11 +111,11 @@ async def test_the_next_connection_is_shown_the_new_one(tmp_path: Path):
 def test_files_that_somebody_else_put_there_are_shown(tmp_path: Path):
     clock = VirtualClock(START)
     certificate = made(tmp_path, clock)
-    first = certificate.context()
+    first = certificate.content
     (tmp_path / "apiserver.crt").unlink()
     ensure_identity(tmp_path, HOSTS, clock.now() + timedelta(days=1))
     certificate.refresh()
-    assert certificate.context() is not first
+    assert certificate.content is not first
 
 
 @pytest.mark.parametrize("name", ["apiserver.crt", "apiserver.key"])
@@ -136,7 +136,7 @@ def test_what_cannot_be_renewed_leaves_the_old_one(
 ):
     clock = VirtualClock(START)
     certificate = made(tmp_path, clock)
-    first = certificate.context()
+    first = certificate.content
     (tmp_path / "apiserver.crt").unlink()
     if found is None:
         (tmp_path / "ca.crt").unlink()
@@ -144,7 +144,7 @@ def test_what_cannot_be_renewed_leaves_the_old_one(
         (tmp_path / "ca.crt").write_bytes(found)
     with caplog.at_level(logging.ERROR):
         certificate.refresh()
-    assert certificate.context() is first
+    assert certificate.content is first
     assert "cannot be renewed, the old one is kept" in caplog.text
 
 
@@ -169,9 +169,9 @@ def test_a_certificate_does_not_outlive_its_authority_nor_is_it_made_again_and_a
     clock.advance((3650 - 20) * DAY_S)
     certificate.refresh()
     assert expiry(tmp_path) == START + timedelta(days=3650)
-    last = certificate.context()
+    last = certificate.content
     certificate.refresh()
-    assert certificate.context() is last
+    assert certificate.content is last
 
 
 def test_an_expired_authority_is_an_error_with_a_remedy(tmp_path: Path):

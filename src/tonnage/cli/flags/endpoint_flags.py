@@ -114,7 +114,7 @@ def serving_options(*, port: int) -> Option:
 
 
 def tls_rules(flags: Flags) -> tuple[ssl.TLSVersion, tuple[str, ...]]:
-    """The fields of `TlsRules` from the flags. Raises UsageError for unknown or conflicting values."""
+    """The oldest protocol and the cipher suites of the flags. Raises UsageError for unknown or conflicting values."""
     if (flags["tls_cert_file"] is None) != (flags["tls_private_key_file"] is None):
         raise click.UsageError("--tls-cert-file and --tls-private-key-file go together")
     told = flags["tls_min_version"]
@@ -140,9 +140,9 @@ def tls_of(
     flags: Flags, client_authorities: Callable[[], bytes], *, more_names: tuple[str, ...] = ()
 ) -> Iterator[ServerTls]:
     """TLS with the flags' certificate, else, as upstream, with a self-signed one that is also for `more_names`."""
-    from tonnage.serving.server_tls import GivenCertificate, ServerTls, ServingCertificate, TlsRules
+    from tonnage.serving.server_tls import GivenCertificate, ServerTls, ServingCertificate
 
-    rules, clock = TlsRules(*tls_rules(flags)), SystemClock()
+    (minimum, ciphers), clock = tls_rules(flags), SystemClock()
     names = (flags["bind_address"], "localhost", *more_names)
     shown: GivenCertificate | ServingCertificate
     with ExitStack() as stack:
@@ -158,7 +158,7 @@ def tls_of(
                     hint="name a folder that this program may write to with --cert-dir, or give --tls-cert-file and "
                     "--tls-private-key-file",
                 ) from exc
-        yield ServerTls(shown, rules=rules, client_authorities=client_authorities)
+        yield ServerTls(shown, minimum=minimum, ciphers=ciphers, client_authorities=client_authorities)
 
 
 Allowed = dict[tuple[str, str], frozenset[str]]
