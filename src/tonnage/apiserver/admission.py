@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from tonnage.apiserver import event_loop
@@ -39,12 +38,8 @@ class Work(Protocol):
     async def __call__(self, is_large: bool, work: Callable[[], T], /) -> T: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Charge:
-    """The amounts charged to one quota; `key` is its record's."""
-
-    key: str
-    amounts: Amounts
+Charge = tuple[str, Amounts]
+"""The key of a quota's record, and the amounts charged to it."""
 
 
 class QuotaAdmission:
@@ -73,18 +68,18 @@ class QuotaAdmission:
                     for record in self._store.list(prefix):
                         amounts = await self._charge_one(record.key, resource, new, old, is_large)
                         if amounts:
-                            charged.append(Charge(record.key, amounts))
+                            charged.append((record.key, amounts))
                 except ApiError:
-                    for made in charged:
-                        await self._give_back(made)
+                    for key, amounts in charged:
+                        await self._give_back(key, amounts)
                     raise
         return tuple(charged)
 
     async def release(self, charges: tuple[Charge, ...]) -> None:
         """Give back the charges of an object that is not stored after all."""
-        for made in charges:
-            async with self._locks.hold(made.key.split("/")[1]):
-                await self._give_back(made)
+        for key, amounts in charges:
+            async with self._locks.hold(key.split("/")[1]):
+                await self._give_back(key, amounts)
 
     async def _judge(
         self, record: StoreRecord, resource: Resource, new: Doc, old: Doc | None, is_large: bool
@@ -110,15 +105,15 @@ class QuotaAdmission:
             return amounts
         raise api_errors.modified(_QUOTAS, key.rpartition("/")[2])
 
-    async def _give_back(self, charge: Charge) -> None:
+    async def _give_back(self, key: str, amounts: Amounts) -> None:
         """Best effort: the controller counts again in any case."""
         for _ in range(_TRIES):
-            record = self._store.get(charge.key)
+            record = self._store.get(key)
             if record is None:
                 return
-            quota = with_used(decode(record.document), charge.amounts, is_release=True)
+            quota = with_used(decode(record.document), amounts, is_release=True)
             with suppress(StaleRevision, KeyMissing):
-                await self._store.update(charge.key, encoder(_QUOTAS, quota), expected=record.revision)
+                await self._store.update(key, encoder(_QUOTAS, quota), expected=record.revision)
                 return
 
 

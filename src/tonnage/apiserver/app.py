@@ -16,7 +16,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from tonnage import metrics
-from tonnage.apiserver import health_checks, requests, responses, status
+from tonnage.apiserver import health_checks, requests, responses
 from tonnage.apiserver.audit_log import AuditLog, note
 from tonnage.apiserver.authentication.authenticator import Authenticator
 from tonnage.apiserver.authentication.service_account_tokens import JWKS_PATH
@@ -32,7 +32,15 @@ from tonnage.apiserver.verbs import patching, reading, reviews, subresources, wr
 from tonnage.documents.access.attributes import Attributes, attributes_of, forbidden
 from tonnage.documents.access.impersonation import impersonate, names_another, wanted_user
 from tonnage.documents.custom.custom_resource import CustomResource
-from tonnage.errors import ApiError, BadRequest, TooManyRequests, Unauthorized
+from tonnage.errors import (
+    ApiError,
+    BadRequest,
+    InternalError,
+    MethodNotAllowed,
+    NotFound,
+    TooManyRequests,
+    Unauthorized,
+)
 from tonnage.http_connection import SEND_S, WRITE_BUFFER_BYTES, LargeResponse, connection_of
 from tonnage.objects import document, names, small_groups
 from tonnage.objects.resources import AUTHORIZATION_REVIEWS, REVIEW_GROUPS, SELF_REVIEWS, TOKEN_REVIEWS, verbs_of
@@ -131,13 +139,10 @@ class Application:
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
             response = await self._answer(request)
-        except ApiError as exc:
-            response = self._respond(_failed(exc))
-        except (asyncio.CancelledError, ConnectionError):
+        except ConnectionError:
             raise
         except Exception as exc:
-            _log.exception("%s %s failed", request.method, request.path)
-            response = self._respond(_failed(status.unexpected(exc)))
+            response = self._respond(_failed(_error_of(request, exc)))
         if (not request.content.is_eof() or request.method == "CONNECT") and not response.prepared:
             response.force_close()  # the rest of the body would be read as the next request
         return response
@@ -185,10 +190,10 @@ class Application:
         verb = requests.verb_of(request.method, at, requests.boolean(query, "watch") or False)
         if not verb or verb not in verbs_of(at.resource, at.subresource):
             if custom is not None:
-                raise status.verb_not_supported(custom, request.method, is_collection=not at.name)
-            raise status.method_not_allowed()
+                raise _verb_not_supported(custom, request.method, is_collection=not at.name)
+            raise MethodNotAllowed(_NO_METHOD)
         if not requests.is_about(asked, verb, at):
-            raise status.no_such_resource()  # the verb would do something else than was authorized
+            raise NotFound(_NO_RESOURCE)  # the verb would do something else than was authorized
         call = requests.Call(verb, at, query, request.headers, user=asked.user)
         if custom is not None and custom.deprecation_warning is not None:
             call.warnings.append(custom.deprecation_warning)
@@ -211,14 +216,17 @@ class Application:
             if verb == "watch":
                 code = 200  # the client went away: most watches end so
             raise
-        except ApiError as exc:
-            code = exc.code
-            return self._respond(_failed(exc), call.warnings)  # the warnings may explain the failure
+        except ConnectionError:
+            raise
+        except Exception as exc:
+            error = _error_of(request, exc)
+            code = error.code
+            return self._respond(_failed(error), call.warnings)  # the warnings may explain the failure
         finally:
             self.metrics.done(call, applies, code, loop.time() - started_at)
 
     async def _limited(self, request: web.BaseRequest, call: requests.Call) -> requests.Response:
-        """Run a verb unless too many requests are running. Raises only ApiError."""
+        """Run a verb unless too many requests are running."""
         reads = call.verb in ("get", "list")
         fence = None if reads else requests.fence_of(call.headers.get(small_groups.LEASE_HEADER))
         if not reads and request.body_exists:
@@ -241,16 +249,6 @@ class Application:
             finally:
                 self._reading -= reads
                 self._mutating -= not reads
-        except errors.FenceBroken as exc:
-            raise requests.fence_broken(call.headers[small_groups.LEASE_HEADER], exc.record) from exc
-        except errors.StoreError as exc:
-            _log.error("%s %s: %s", request.method, request.path, exc)
-            raise status.from_store(exc) from exc
-        except (ApiError, asyncio.CancelledError):
-            raise
-        except Exception as exc:
-            _log.exception("%s %s failed", request.method, request.path)
-            raise status.unexpected(exc) from exc
         finally:
             self._bodies.release(body)
 
@@ -334,11 +332,11 @@ class Application:
             found = self._issuer_documents(path) or await self.registry.work(takes_long, find)
             if found is None:
                 if documents.is_group(path):
-                    raise status.no_such_resource()
+                    raise NotFound(_NO_RESOURCE)
                 found = requests.Response(b"404 page not found\n", 404, "text/plain; charset=utf-8")
             answer = found
         if request.method not in ("GET", "HEAD") and answer.code == 200:
-            raise status.method_not_allowed()
+            raise MethodNotAllowed(_NO_METHOD)
         self.metrics.other(f"/{step}" if step in _STEPS else "", request.method, answer.code)
         return self._respond(answer)
 
@@ -369,6 +367,33 @@ class Application:
 
 def _first_step(path: str) -> str:
     return path.lstrip("/").partition("/")[0]
+
+
+_NO_RESOURCE = "the server could not find the requested resource"
+_NO_METHOD = "the server does not allow this method on the requested resource"
+
+
+def _verb_not_supported(resource: CustomResource, method: str, *, is_collection: bool) -> ApiError:
+    """The same for a custom resource, whose error names the verb."""
+    if is_collection and method in ("PUT", "PATCH"):
+        return BadRequest("name must be provided")
+    verb = requests.VERBS.get(method, method.lower())
+    told = f'{verb} is not supported on resources of kind "{resource.qualified}"'
+    return MethodNotAllowed(told, group=resource.group, kind=resource.plural)
+
+
+def _error_of(request: web.BaseRequest, exc: Exception) -> ApiError:
+    """The error that a client sees. Failures of the store, with the operator's remedy, and bugs are logged."""
+    if isinstance(exc, ApiError):
+        return exc
+    if isinstance(exc, errors.FenceBroken):
+        return requests.fence_broken(request.headers[small_groups.LEASE_HEADER], exc.record)
+    if not isinstance(exc, errors.StoreError):
+        _log.error("%s %s failed", request.method, request.path, exc_info=exc)
+        return InternalError(f"Internal error occurred: {type(exc).__name__}: {exc}")
+    _log.error("%s %s: %s", request.method, request.path, exc)
+    has_remedy = isinstance(exc, (errors.StoreFull, errors.StoreRemoved, errors.KeyDamaged))
+    return InternalError(f"Internal error occurred: {exc.message}{f'; {exc.hint}' if has_remedy else ''}")
 
 
 def _failed(error: ApiError) -> requests.Response:

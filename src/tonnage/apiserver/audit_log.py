@@ -107,15 +107,6 @@ _SECRET_IN_QUERY: Final = re.compile(r"([?&]access_token=)[^&]*")
 """Kubernetes has not accepted tokens there for years; a client that still sends one must not find it in the log."""
 
 
-@dataclass(frozen=True, slots=True)
-class AuditedAnswer:
-    """The answer to a request; `reason` and `message` are those of the Status of a refusal or failure."""
-
-    code: int
-    reason: str = ""
-    message: str = ""
-
-
 @dataclass(slots=True)
 class AuditedRequest:
     """What is known of a request; the fields fill as it goes through the server."""
@@ -132,7 +123,7 @@ class AuditedRequest:
     decision: AccessDecision | None = None
 
 
-def event_of(asked: AuditedRequest, stage: str, outcome: AuditedAnswer, at: datetime) -> Doc:
+def event_of(asked: AuditedRequest, stage: str, outcome: Doc, at: datetime) -> Doc:
     """The event of one stage; fields in upstream's order."""
     attributes, user, decision = asked.attributes, asked.user, asked.decision
     spoken_for = attributes.user if attributes is not None else None
@@ -149,7 +140,7 @@ def event_of(asked: AuditedRequest, stage: str, outcome: AuditedAnswer, at: date
         "sourceIPs": list(asked.source_ips) or None,
         "userAgent": cut(asked.user_agent) or None,
         "objectRef": _object_reference(attributes) if attributes is not None and attributes.resource else None,
-        "responseStatus": _status(outcome),
+        "responseStatus": outcome,
         "requestReceivedTimestamp": rfc3339_micro(asked.received_at),
         "stageTimestamp": rfc3339_micro(at),
     }
@@ -197,10 +188,10 @@ def _object_reference(attributes: Attributes) -> Doc:
     return {name: value for name, value in fields.items() if value}
 
 
-def _status(answer: AuditedAnswer) -> Doc:
-    failure = "Failure" if answer.code >= 400 else ""
-    given = {"status": failure, "message": answer.message, "reason": answer.reason}
-    return {"metadata": {}, **{name: value for name, value in given.items() if value}, "code": answer.code}
+def outcome_of(code: int, *, reason: str = "", message: str = "") -> Doc:
+    """The answer to a request; `reason` and `message` are those of the Status of a refusal or failure."""
+    given = {"status": "Failure" if code >= 400 else "", "message": message, "reason": reason}
+    return {"metadata": {}, **{name: value for name, value in given.items() if value}, "code": code}
 
 
 HEADER: Final = "Audit-Id"
@@ -208,7 +199,7 @@ HEADER: Final = "Audit-Id"
 RESPONSE_STARTED: Final = "ResponseStarted"
 RESPONSE_COMPLETE: Final = "ResponseComplete"
 _KEY: Final = "audit"
-_GONE: Final = AuditedAnswer(200, message="Connection closed early")
+_GONE: Final = outcome_of(200, message="Connection closed early")
 """Upstream's outcome of a request whose client went away before the answer."""
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
@@ -233,7 +224,7 @@ class AuditLog:
         outcome = _GONE
         try:
             response = await handle(request)
-            outcome = _outcome_of(response)
+            outcome = _answered(response)
             if not response.prepared:
                 response.headers[HEADER] = asked.audit_id
             return response
@@ -244,7 +235,7 @@ class AuditLog:
         """A long-running answer is about to start."""
         asked: AuditedRequest = request[_KEY]
         response.headers[HEADER] = asked.audit_id
-        self._write(asked, RESPONSE_STARTED, AuditedAnswer(response.status))
+        self._write(asked, RESPONSE_STARTED, outcome_of(response.status))
 
     def _begin(self, request: web.BaseRequest) -> AuditedRequest:
         headers = request.headers
@@ -257,7 +248,7 @@ class AuditLog:
             received_at=self._clock.now(),
         )
 
-    def _write(self, asked: AuditedRequest, stage: str, outcome: AuditedAnswer) -> None:
+    def _write(self, asked: AuditedRequest, stage: str, outcome: Doc) -> None:
         now = self._clock.now()
         self.events += 1
         self._file.write(encode(event_of(asked, stage, outcome, now)), now)
@@ -271,16 +262,14 @@ def note(request: web.BaseRequest, **learned: Any) -> None:
             setattr(asked, name, value)
 
 
-def _outcome_of(response: web.StreamResponse) -> AuditedAnswer:
+def _answered(response: web.StreamResponse) -> Doc:
     """The code, and the Status of a refusal."""
+    told: Any = {}
     if response.status >= 400 and isinstance(response, web.Response) and isinstance(response.body, bytes):
-        try:
+        with suppress(msgspec.DecodeError):
             told = msgspec.json.decode(response.body)
-        except msgspec.DecodeError:
-            return AuditedAnswer(response.status)
-        if isinstance(told, dict):
-            return AuditedAnswer(response.status, str(told.get("reason", "")), str(told.get("message", "")))
-    return AuditedAnswer(response.status)
+    said = {name: str(told.get(name, "")) for name in ("reason", "message")} if isinstance(told, dict) else {}
+    return outcome_of(response.status, **said)
 
 
 def _printable(text: str) -> str:

@@ -20,29 +20,20 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
-from tonnage.apiserver import event_loop, status
+from tonnage.apiserver import event_loop
 from tonnage.documents import api_errors, go_text
 from tonnage.documents.admit import ROOT, Malformed, Path
 from tonnage.documents.custom.custom_resource import CustomResource, admit_as
 from tonnage.documents.protobuf import open_envelope, struct_named
 from tonnage.documents.schema import schema_of_resource
-from tonnage.errors import BadRequest, RequestEntityTooLarge, TooManyRequests, UnsupportedMediaType
+from tonnage.errors import ApiError, BadRequest, RequestEntityTooLarge, TooManyRequests, UnsupportedMediaType
 from tonnage.http_connection import BadBody
-from tonnage.objects import field_errors
-from tonnage.objects.document import (
-    MAX_REQUEST_BYTES,
-    REQUEST,
-    Budget,
-    BudgetExceeded,
-    Doc,
-    NumberOutOfRange,
-    dig,
-    read_json,
-)
+from tonnage.objects import document, field_errors
+from tonnage.objects.document import REQUEST, Budget, BudgetExceeded, Doc, NumberOutOfRange
 from tonnage.objects.resources import BY_KIND, Resource
-from tonnage.objects.texts.yaml_text import ExcessiveYaml, InvalidYaml, documents, duplicate_keys
+from tonnage.objects.texts import yaml_text
 
-MAX_BODY_BYTES = MAX_REQUEST_BYTES
+MAX_BODY_BYTES = document.MAX_REQUEST_BYTES
 MAX_STRICT_PROBLEMS = 100
 """Problems of one body that strict decoding reports: upstream's number (sigs.k8s.io/json, saveStrictError)."""
 
@@ -77,10 +68,10 @@ def decode_body(body: bytes, media: str, budget: Budget) -> Any:
     Raises BudgetExceeded, NumberOutOfRange, msgspec.DecodeError for bad JSON, InvalidYaml for bad YAML.
     """
     if media not in YAML_TYPES:
-        return read_json(body, budget)
+        return document.read_json(body, budget)
     try:
-        return next((document.value for document in documents(body.decode(errors="replace"), budget)), None)
-    except ExcessiveYaml as exc:
+        return next((each.value for each in yaml_text.documents(body.decode(errors="replace"), budget)), None)
+    except yaml_text.ExcessiveYaml as exc:
         raise exc.exceeded from exc
 
 
@@ -96,7 +87,11 @@ def read_object(body: bytes, content_type: str, resource: Resource, validation: 
     else:
         check_kind(doc, resource)
     added = len(doc) - sent  # kind and apiVersion, if they were missing
-    twice = duplicate_keys(body.decode(errors="replace"), doc) if media in YAML_TYPES and validation != "Ignore" else []
+    twice = (
+        yaml_text.duplicate_keys(body.decode(errors="replace"), doc)
+        if media in YAML_TYPES and validation != "Ignore"
+        else []
+    )
     try:
         findings = admit_as(resource, doc)
     except Malformed as exc:
@@ -131,7 +126,7 @@ def read_document(body: bytes, media: str, *, must_be: str, resource: Resource |
     except (NumberOutOfRange, msgspec.DecodeError) as exc:
         problem = exc if isinstance(exc, NumberOutOfRange) else go_text.syntax_error(body)
         raise _unrecognized(body, must_be, f"{_NO_KIND}; json parse error: {problem}") from exc
-    except InvalidYaml as exc:
+    except yaml_text.InvalidYaml as exc:
         raise _unrecognized(body, must_be, f"{_NO_KIND}; yaml parse error: {exc.message}") from exc
     if doc is None:
         return {}
@@ -217,7 +212,7 @@ def check_custom_kind(doc: Doc, resource: CustomResource, body: bytes, *, is_pat
     judged = (("kind", kind, resource.kind), ("apiVersion", version, resource.api_version))
     errors = [field_errors.invalid(field, said, f"must be {right}") for field, said, right in judged if said != right]
     if errors:
-        name = dig(doc, "metadata", "name")
+        name = document.dig(doc, "metadata", "name")
         group = version.rpartition("/")[0]
         raise field_errors.invalid_object(group, kind, name if isinstance(name, str) else "", errors)
 
@@ -310,6 +305,16 @@ _MAX_GZIP_MEMBERS: Final = 64
 _INFLATE_BYTES: Final = 256 * 1024
 
 
+class RequestTimeout(ApiError):
+    code = 408
+    reason = "Timeout"
+
+
+class ExpectationFailed(ApiError):
+    code = 417
+    reason = "BadRequest"
+
+
 class Bodies:
     def __init__(self) -> None:
         self.held_bytes = 0
@@ -361,7 +366,7 @@ class Bodies:
                 told = f"of its body {size} bytes came, and then nothing for {PAUSE_S:.0f} s"
                 if loop.time() >= done_by:
                     told = f"its body was not complete after {BODY_S:.0f} s: {size} bytes had come"
-                raise status.RequestTimeout(f"the request was given up: {told}") from exc
+                raise RequestTimeout(f"the request was given up: {told}") from exc
             if isinstance(exc, (BadBody, web.RequestPayloadError)):
                 raise BadRequest(f"the body of the request cannot be read: {str(exc)[:200]}") from exc
             raise
@@ -415,7 +420,7 @@ async def _continue(request: web.BaseRequest) -> None:
     if not expected or request.version < (1, 1):
         return
     if expected.lower() != "100-continue":
-        raise status.ExpectationFailed(f"nothing is known of the expectation {expected[:100]!r}")
+        raise ExpectationFailed(f"nothing is known of the expectation {expected[:100]!r}")
     if not request.content.is_eof():
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         request.writer.output_size = 0  # the answer itself has not begun

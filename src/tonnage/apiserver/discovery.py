@@ -14,7 +14,6 @@ import platform
 import sys
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
 
 from tonnage import KUBERNETES_VERSION
 from tonnage.apiserver import custom_definitions, openapi, responses
@@ -31,16 +30,9 @@ Custom = Sequence[Resource]
 API_DISCOVERY_VERSIONS = ("v2", "v2beta1")
 
 
-class StaticDocument(NamedTuple):
-    """A document as it is sent; `etag` includes its quotes, as If-None-Match does."""
-
-    body: bytes
-    etag: str
-    content_type: str
-
-
-def _document(body: bytes, content_type: str = "application/json") -> StaticDocument:
-    return StaticDocument(body, f'"{openapi.etag(body)}"', content_type)
+def _document(body: bytes, content_type: str = "application/json") -> Response:
+    """A document as it is sent. The tag includes its quotes, as If-None-Match does."""
+    return Response(body, 200, content_type, {"ETag": f'"{openapi.etag(body)}"', "Vary": "Accept"})
 
 
 # -- the walk --------------------------------------------------------------------------------------------------------
@@ -142,7 +134,7 @@ def negotiates_aggregated(accept: str) -> str | None:
     return None
 
 
-def aggregated(core: bool, version: str = "v2", custom: Custom = ()) -> StaticDocument:
+def aggregated(core: bool, version: str = "v2", custom: Custom = ()) -> Response:
     """`/api` (core) or `/apis` (all other groups) in one answer, with the content of the whole walk."""
     items = [
         {
@@ -259,7 +251,7 @@ class _Documents:
 
     def __init__(self, custom: list[CustomResource]) -> None:
         self.custom = custom
-        self._made: dict[str, StaticDocument] = {}
+        self._made: dict[str, Response] = {}
         self._makers: dict[str, Callable[[], bytes]] = {
             "/api": lambda: encode(api_versions("")),
             "/apis": lambda: encode(api_group_list(custom)),
@@ -293,13 +285,11 @@ class _Documents:
         name = f"{path} {form}"
         if name not in self._made:
             self._made[name] = self._make(path, form)
-        body, etag, content_type = self._made[name]
-        headers = {"ETag": etag, "Vary": "Accept"}
-        if etag in if_none_match:
-            return Response(b"", 304, content_type, headers)
-        return Response(body, content_type=content_type, headers=headers)
+        answer = self._made[name]
+        is_known = answer.headers["ETag"] in if_none_match
+        return Response(b"", 304, answer.content_type, answer.headers) if is_known else answer
 
-    def _make(self, path: str, form: str | None) -> StaticDocument:
+    def _make(self, path: str, form: str | None) -> Response:
         if form is None:
             return _document(self._makers[path]())
         if form == "protobuf":

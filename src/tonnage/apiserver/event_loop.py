@@ -99,24 +99,11 @@ def on_loop(read: Callable[[], T]) -> T:
     loop: asyncio.AbstractEventLoop | None = getattr(_local, "loop", None)
     if loop is None:
         return read()
-    answer: Future[T] = Future()
-    loop.call_soon_threadsafe(_read_for, answer, read)
-    try:
-        return _waited_for(answer, loop)
-    finally:
-        del answer  # as in `Workers.run`
 
+    async def on() -> T:
+        return read()
 
-def _read_for(answer: Future[T], read: Callable[[], T]) -> None:
-    try:
-        answer.set_result(read())
-    except BaseException as exc:
-        answer.set_exception(exc)
-    finally:
-        del answer  # the traceback refers to it too
-
-
-def _waited_for(answer: Future[T], loop: asyncio.AbstractEventLoop) -> T:
+    answer = asyncio.run_coroutine_threadsafe(on(), loop)
     try:
         while True:
             try:
@@ -127,7 +114,7 @@ def _waited_for(answer: Future[T], loop: asyncio.AbstractEventLoop) -> T:
                 if loop.is_closed():
                     raise RuntimeError("the server has ended") from None
     finally:
-        del answer
+        del answer  # as in `Workers.run`
 
 
 _EVERY_S: Final = 0.1

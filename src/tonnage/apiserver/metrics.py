@@ -37,7 +37,7 @@ _VERBS = {"create": "POST", "update": "PUT", "deletecollection": "DELETE"}
 
 
 class RequestMetrics:
-    """Counters and histograms of one server. Children are kept by label tuple, because the lookup is the hot path."""
+    """Counters and histograms of one server."""
 
     def __init__(
         self,
@@ -84,24 +84,22 @@ class RequestMetrics:
         show_gates(registry, gates)
         self._custom = custom
         show_families(registry, lambda: _stored_objects(count_objects, custom()))
-        self._children: dict[tuple[str, ...], tuple[Histogram, dict[int, Counter]]] = {}
+        self._custom_labels: set[tuple[str, ...]] = set()
+        """The labels of requests for custom resources."""
         self.reading = self._inflight.labels("readOnly")
         self.mutating = self._inflight.labels("mutating")
 
     def done(self, call: Call, applies: bool, code: int, seconds: float) -> None:
         values = self._values(call, applies)
-        child = self._children.get(values)
-        if child is None:
-            if (call.at.resource.group, call.at.resource.version, call.at.resource.plural) not in BY_PATH:
-                self._forget_gone()
-            child = self._children[values] = (self._duration.labels(*values), {})
-        histogram, by_code = child
+        labels = (*values, str(code))
+        named = (call.at.resource.group, call.at.resource.version, call.at.resource.plural)
+        if named not in BY_PATH and labels not in self._custom_labels:
+            self._forget_gone()
+            self._custom_labels.add(labels)
+        histogram = self._duration.labels(*values)
         if call.verb != "watch":
             histogram.observe(seconds)
-        counter = by_code.get(code)
-        if counter is None:
-            counter = by_code[code] = self._total.labels(*values, str(code))
-        counter.inc()
+        self._total.labels(*labels).inc()
 
     def other(self, step: str, method: str, code: int) -> None:
         """Count a request that is not about a resource: discovery, health, schemas. `step`: its path's first step."""
@@ -116,18 +114,16 @@ class RequestMetrics:
 
     def _forget_gone(self) -> None:
         """Remove the metrics of custom resources that are no longer served."""
-        served = {(row.group, row.plural, row.version) for row in (*RESOURCES, *self._custom())}
-        for values, (_, by_code) in tuple(self._children.items()):
-            component, _, group, resource, scope, subresource, verb, version = values
-            if (group, resource, version) in served:
-                continue
-            del self._children[values]
-            self._duration.remove(*values)
-            for code in by_code:
-                self._total.remove(*values, str(code))
-            with suppress(KeyError):  # of watched resources
-                self._longrunning.remove(component, group, resource, scope, subresource, verb, version)
-                self._watch_events.remove(group, resource, version)
+        served = {(row.group, row.plural, row.version) for row in self._custom()}
+        for labels in tuple(self._custom_labels):
+            component, _, group, resource, scope, subresource, verb, version, _ = labels
+            if (group, resource, version) not in served:
+                self._custom_labels.remove(labels)
+                with suppress(KeyError):  # it was removed with another code, or is not watched
+                    self._total.remove(*labels)
+                    self._duration.remove(*labels[:-1])
+                    self._longrunning.remove(component, group, resource, scope, subresource, verb, version)
+                    self._watch_events.remove(group, resource, version)
 
     def _values(self, call: Call, applies: bool) -> tuple[str, ...]:
         at, resource = call.at, call.at.resource

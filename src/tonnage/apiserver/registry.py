@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import TypeVar
 
-from tonnage.apiserver import event_loop, status
+from tonnage.apiserver import event_loop, requests
 from tonnage.apiserver.admission import Charge, QuotaAdmission, StoreLister
 from tonnage.apiserver.custom_definitions import Definitions
 from tonnage.apiserver.event_loop import Workers
@@ -132,7 +132,7 @@ class Registry:
             raise api_errors.forbidden(resource, meta.get("name") or generate, why)
         if resource.namespaced:
             if meta.setdefault("namespace", namespace) != namespace:
-                raise status.wrong_namespace()
+                raise requests.wrong_namespace()
             self._admission.validate_namespace(resource, namespace, meta.get("name") or generate)
         else:
             meta.pop("namespace", None)
@@ -201,18 +201,19 @@ class Registry:
         With `is_put` a foreign uid is a conflict; for a patch it is an invalid value. The others are as in `create`.
         """
         resource = at.resource
-        strategy = self.strategy(resource)
+        strategy, is_guarded = self.strategy(resource), self._is_guarded(resource, options.requester)
 
         def judged(record: StoreRecord) -> _Judged:
             # Read twice: decoding is several times faster than copying.
             old, new = _current(resource, record), change(_current(resource, record))
-            self._refuse_escalation(at, new, old, options.requester)
+            if is_guarded:
+                self._refuse_escalation(at, new, old, options.requester)
             creation.prepare_update(resource, new, old, may_overwrite=strategy.unconditional_update, is_put=is_put)
             self._judge_change(resource, new, old, options, at.subresource, is_tracked)
             is_idle = creation.is_no_change(new, old) and is_stored_as_today(resource, record.document)
             return new, old, strategy.warnings(new, old), is_idle
 
-        beside = is_large or self._is_guarded(resource, options.requester)
+        beside = is_large or is_guarded
         return await self._replace(at, judged, options.dry_run, beside=beside, is_charged=not at.subresource)
 
     async def _replace(
@@ -246,8 +247,7 @@ class Registry:
 
     def _refuse_escalation(self, at: Location, new: Doc, old: Doc | None, requester: User | None) -> None:
         """Raises Forbidden when the requester writes a role or binding beyond their rights (`access/escalation.py`)."""
-        if self._guard is None or requester is None or not is_guarded(at.resource):
-            return
+        assert self._guard is not None and requester is not None, "the caller asked `_is_guarded`"
         judged = copy(new)
         self.strategy(at.resource).default(judged)
         self._guard(at.resource, at.namespace, at.name, judged, old, requester)

@@ -17,11 +17,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from tonnage.apiserver import status
 from tonnage.documents.access.attributes import Attributes
 from tonnage.documents.api_errors import UnknownReason
 from tonnage.documents.validation.metadata import FIELD_MANAGER_MAX_BYTES, validate_field_manager
-from tonnage.errors import BadRequest, Conflict
+from tonnage.errors import BadRequest, Cause, Conflict, Invalid, Timeout
 from tonnage.objects import codec, document, field_errors, meta
 from tonnage.objects.resources import BINDINGS, BY_PATH, REVIEWS_BY_PATH, Resource, verbs_of
 from tonnage.objects.selectors import FieldSelector, InvalidSelector, LabelMatcher, label_matcher
@@ -87,7 +86,7 @@ def locate(path: str, find: Find = lambda group, version, plural: None) -> Locat
     return Location(resource, namespace, name, subresource, watch)
 
 
-_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
 def verb_of(method: str, location: Location, watch_asked: bool) -> str:
@@ -95,7 +94,7 @@ def verb_of(method: str, location: Location, watch_asked: bool) -> str:
     resource = location.resource
     one = bool(location.name)
     if location.subresource:
-        verb = "watch" if location.watch else "get" if method == "GET" else _VERBS.get(method, "")
+        verb = "watch" if location.watch else "get" if method == "GET" else VERBS.get(method, "")
         return verb if verb in verbs_of(resource, location.subresource) else ""
     if location.watch and method != "GET":
         return ""
@@ -105,7 +104,7 @@ def verb_of(method: str, location: Location, watch_asked: bool) -> str:
         return "get" if one else "list"
     if resource.namespaced and not location.namespace:
         return ""  # writes stay within one namespace
-    verb = _VERBS.get(method, "")
+    verb = VERBS.get(method, "")
     if verb == "create":
         return "" if one else verb
     if verb == "delete" and not one:
@@ -190,7 +189,7 @@ def write_options(call: Call, *, is_apply: bool = False) -> WriteOptions:
     if force is not None and not is_apply and call.verb == "patch":
         errors.append(field_errors.forbidden("force", "may not be specified for non-apply patch"))
     if errors:
-        raise status.invalid_options(_OPTIONS_KIND[call.verb], errors)
+        raise invalid_options(_OPTIONS_KIND[call.verb], errors)
     manager = manager or _manager_of(call.headers.get("User-Agent", "")) or "unknown"
     return WriteOptions(bool(dry_run), manager, validation, bool(force), call.user)
 
@@ -252,7 +251,7 @@ def list_options(query: Mapping[str, str], *, watch: bool) -> ListOptions:
     )
     errors = _watch_errors(options) if watch else _list_errors(options)
     if errors:
-        raise status.invalid_options("ListOptions", errors)
+        raise invalid_options("ListOptions", errors)
     return options
 
 
@@ -336,6 +335,24 @@ def revision(text: str, *, of: str) -> int:
         problem = f'resourceVersion: Invalid value: "{text}": {exc}'
         error = BadRequest(f"invalid resource version: {problem}") if of == "list" else UnknownReason(problem)
         raise error from exc
+
+
+def invalid_options(kind: str, errors: field_errors.Errors) -> Invalid:
+    """Wrong query parameters are reported as an object of kind CreateOptions, ListOptions, …"""
+    return field_errors.invalid_object("meta.k8s.io", kind, "", errors)
+
+
+def resource_version_too_large(asked: int, current: int, *, may_come: bool = True) -> Timeout:
+    """The error of a list or get. `may_come`: tell the client to retry, because a later version would do."""
+    return Timeout(
+        f"Timeout: Too large resource version: {asked}, current: {current}",
+        causes=(Cause("ResourceVersionTooLarge", "Too large resource version"),),
+        retry_after_s=1 if may_come else 0,
+    )
+
+
+def wrong_namespace() -> BadRequest:
+    return BadRequest("the namespace of the provided object does not match the namespace sent on the request")
 
 
 def fence_of(header: str | None) -> Fence | None:

@@ -23,7 +23,7 @@ import msgspec
 
 from tonnage.apiserver import stored_documents
 from tonnage.apiserver.requests import Call, Response
-from tonnage.apiserver.tables import Include, partial_metadata, partial_metadata_list, table
+from tonnage.apiserver.tables import Include, partial_metadata, table
 from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.errors import BadRequest, NotAcceptable
 from tonnage.objects.document import Doc, decode, encode
@@ -167,11 +167,12 @@ def of_list(call: Call, documents: Sequence[bytes], head: Doc, *, now: datetime)
             f"you requested PartialObjectMetadata, but the requested object is a list ({_go_type(resource)}List)"
         )
     docs = [stored_documents.served(resource, decode(document)) for document in documents]
+    version = chosen.api_version
     if chosen.form == "metadata list":
-        shown = partial_metadata_list(docs, list_metadata=head, api_version=chosen.api_version)
+        found = [partial_metadata(doc, version) for doc in docs]
+        shown: Doc = {"kind": "PartialObjectMetadataList", "apiVersion": version, "metadata": head, "items": found}
     else:
-        include, version = include_of(call), chosen.api_version
-        shown = table(resource, docs, now=now, list_metadata=head, include=include, api_version=version)
+        shown = table(resource, docs, now=now, list_metadata=head, include=include_of(call), api_version=version)
     return _response(call, chosen, encode(shown))
 
 

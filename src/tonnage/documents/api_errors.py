@@ -1,6 +1,6 @@
 """Errors about an object, by its resource and name, in the words of apimachinery's `api/errors`.
 
-Errors about a request rather than an object stand in `apiserver/status.py`.
+Errors about a request rather than an object stand in `apiserver/requests.py`.
 """
 
 from __future__ import annotations

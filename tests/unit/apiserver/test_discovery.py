@@ -136,8 +136,8 @@ def test_the_core_group_has_no_name() -> None:
 def test_an_aggregated_answer_has_its_own_content_type_and_the_hash_of_its_body_as_etag() -> None:
     answer = discovery.aggregated(False)
     assert answer.content_type == V2
-    assert answer.etag == f'"{hashlib.sha512(answer.body).hexdigest().upper()}"'
-    assert discovery.aggregated(True).etag != answer.etag
+    assert answer.headers["ETag"] == f'"{hashlib.sha512(answer.body).hexdigest().upper()}"'
+    assert discovery.aggregated(True).headers["ETag"] != answer.headers["ETag"]
 
 
 def test_the_beta_version_differs_only_in_its_name() -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from tonnage.apiserver import tables
-from tonnage.objects.document import Doc
+from tonnage.apiserver import responses, tables
+from tonnage.apiserver.requests import Call, Location
+from tonnage.objects.document import Doc, decode, encode
 from tonnage.objects.resources import BY_PLURAL, RESOURCES, Resource
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
@@ -96,8 +97,10 @@ def test_a_kind_without_columns_shows_when_it_was_created() -> None:
 
 
 def test_partial_metadata_leaves_everything_but_metadata_out() -> None:
-    made = tables.partial_metadata_list([namespace("a")], list_metadata={"resourceVersion": "7"})
-    assert made == {
+    form = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+    call = Call("list", Location(NAMESPACES), {}, {"Accept": form})
+    answer = responses.of_list(call, [encode(namespace("a"))], {"resourceVersion": "7"}, now=NOW)
+    assert decode(answer.body) == {
         "kind": "PartialObjectMetadataList",
         "apiVersion": "meta.k8s.io/v1",
         "metadata": {"resourceVersion": "7"},

@@ -186,7 +186,6 @@ class ServiceAccountTokens:
         self.audiences = tuple(audiences) or (issuer,)
         self._store = store
         self._clock = clock
-        self._verified: dict[bytes, Claims | LegacyClaims] = {}
         self._judged: dict[bytes, _Judged] = {}
 
     def openid_configuration(self, jwks_uri: str) -> Doc:
@@ -211,7 +210,7 @@ class ServiceAccountTokens:
 
     def _judge(self, token: bytes, audiences: Sequence[str], digest: bytes) -> tuple[User, tuple[str, ...]]:
         self._judged.pop(digest, None)
-        claims = self._claims(token, digest)
+        claims = self._claims(token)
         if isinstance(claims, LegacyClaims):
             said: tuple[str, ...] = self.audiences  # without the claim it is for this server
         elif claims.iss == self.issuer:
@@ -246,20 +245,13 @@ class ServiceAccountTokens:
             self._judged[digest] = _Judged(claims, user, tuple(audiences), shared, tuple(records.items()))
         return user, shared
 
-    def _claims(self, token: bytes, digest: bytes) -> Claims | LegacyClaims:
-        claims: Claims | LegacyClaims | None = self._verified.pop(digest, None)
-        if claims is None:
-            payload = self.key.payload_of(token)
-            try:
-                claims = _CLAIMS.decode(payload)
-                if claims.iss == service_account_tokens.ISSUER:
-                    claims = _LEGACY_CLAIMS.decode(payload)
-            except (msgspec.DecodeError, RecursionError) as exc:
-                raise InvalidToken("invalid bearer token") from exc
-            if len(self._verified) >= MAX_REMEMBERED:
-                del self._verified[next(iter(self._verified))]  # the least recently used
-        self._verified[digest] = claims
-        return claims
+    def _claims(self, token: bytes) -> Claims | LegacyClaims:
+        payload = self.key.payload_of(token)
+        try:
+            claims = _CLAIMS.decode(payload)
+            return _LEGACY_CLAIMS.decode(payload) if claims.iss == service_account_tokens.ISSUER else claims
+        except (msgspec.DecodeError, RecursionError) as exc:
+            raise InvalidToken("invalid bearer token") from exc
 
 
 def _record(store: Store, key: str) -> StoreRecord | None:

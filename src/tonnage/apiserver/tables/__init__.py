@@ -164,13 +164,3 @@ def _custom_column(column: PrinterColumn, looks: Looks) -> Column:
 def partial_metadata(doc: Doc, api_version: str = API_VERSION) -> Doc:
     """A document as PartialObjectMetadata. Shares the metadata with `doc`."""
     return {"kind": "PartialObjectMetadata", "apiVersion": api_version, "metadata": doc.get("metadata", {})}
-
-
-def partial_metadata_list(docs: list[Doc], *, list_metadata: Doc, api_version: str = API_VERSION) -> Doc:
-    """A PartialObjectMetadataList, in the order given."""
-    return {
-        "kind": "PartialObjectMetadataList",
-        "apiVersion": api_version,
-        "metadata": list_metadata,
-        "items": [partial_metadata(doc, api_version) for doc in docs],
-    }

@@ -22,9 +22,9 @@ from functools import partial
 
 import msgspec
 
-from tonnage.apiserver import event_loop, responses, status, stored_documents
+from tonnage.apiserver import event_loop, responses, stored_documents
 from tonnage.apiserver.registry import Registry
-from tonnage.apiserver.requests import Call, ListOptions, Response, list_options, revision
+from tonnage.apiserver.requests import Call, ListOptions, Response, list_options, resource_version_too_large, revision
 from tonnage.apiserver.stored_documents import Matches, matcher, scope
 from tonnage.apiserver.tables import partial_metadata, table
 from tonnage.documents.custom.custom_resource import CustomResource
@@ -103,7 +103,7 @@ _MIN_FETCHED = 500
 async def get(registry: Registry, call: Call) -> Response:
     asked = revision(call.query.get("resourceVersion", ""), of="get")
     if asked > registry.store.revision:
-        raise status.resource_version_too_large(asked, registry.store.revision)
+        raise resource_version_too_large(asked, registry.store.revision)
     record = registry.read(call.at)
     return await respond(registry, call, record.document)
 
@@ -149,7 +149,7 @@ async def select(registry: Registry, call: Call, options: ListOptions) -> tuple[
     elif options.is_exact:
         at = asked
     elif asked > store.revision:
-        raise status.resource_version_too_large(asked, store.revision)
+        raise resource_version_too_large(asked, store.revision)
     try:
         chosen, has_more = await _page(registry, scope(call), at, after_key, options.limit, matches)
     except RevisionCompacted as exc:
@@ -157,7 +157,7 @@ async def select(registry: Registry, call: Call, options: ListOptions) -> tuple[
             raise ExpiredToken(token) from exc
         raise Expired("The resourceVersion for the provided list is too old.") from exc
     except RevisionInFuture as exc:
-        raise status.resource_version_too_large(at, store.revision, may_come=False) from exc
+        raise resource_version_too_large(at, store.revision, may_come=False) from exc
     return chosen, at, has_more
 
 
@@ -220,7 +220,7 @@ class Watching:
             # for it, and the watcher misses all events until then; ours is told to list again.
             error: ApiError = Expired(f"too large resource version: {self._asked}, current: {newest}")
             if options.send_initial_events:
-                error = status.resource_version_too_large(self._asked, newest)
+                error = resource_version_too_large(self._asked, newest)
             yield _error_frame(error)
             return
         try:

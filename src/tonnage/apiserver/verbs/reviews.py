@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from tonnage.apiserver import authorizer, bodies, responses, status
+from tonnage.apiserver import authorizer, bodies, requests, responses
 from tonnage.apiserver.authentication.authenticator import Authenticator, token_in
 from tonnage.apiserver.authentication.service_account_tokens import ServiceAccountTokens
 from tonnage.apiserver.event_loop import on_loop
@@ -43,7 +43,7 @@ async def review(registry: Registry, call: Call) -> Response:
         meta = doc.setdefault("metadata", {})
         if resource.namespaced:
             if meta.setdefault("namespace", call.at.namespace) != call.at.namespace:
-                raise status.wrong_namespace()
+                raise requests.wrong_namespace()
         else:
             meta.pop("namespace", None)
         track_managed_fields(resource, old=None, new=doc, manager=options.manager, now=registry.now())

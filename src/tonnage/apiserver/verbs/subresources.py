@@ -11,7 +11,7 @@ import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from tonnage.apiserver import bodies, event_loop, responses, status
+from tonnage.apiserver import bodies, event_loop, requests, responses
 from tonnage.apiserver.registry import Change, Registry
 from tonnage.apiserver.requests import Call, Location, Response, WriteOptions, write_options
 from tonnage.apiserver.verbs import patching, reading, writing
@@ -36,6 +36,10 @@ class _BudgetMoved(Exception):
     """The budget was written since it was judged: judge again."""
 
 
+_DONE: Doc = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+"""The answer of a subresource that changed another object."""
+
+
 async def create_binding(registry: Registry, call: Call) -> Response:
     """POST pods/{name}/binding, or bindings: the scheduler's decision becomes the pod's node."""
     options = write_options(call)
@@ -49,7 +53,7 @@ async def create_binding(registry: Registry, call: Call) -> Response:
         return subresources.bind(pod, binding, registry.gates, now=registry.now())
 
     await registry.rewrite(Location(_PODS, call.at.namespace, name), bound, dry_run=options.dry_run)
-    return responses.of_document(call, status.created_nothing(), 201)
+    return responses.of_document(call, _DONE, 201)
 
 
 async def create_eviction(registry: Registry, call: Call) -> Response:
@@ -71,7 +75,7 @@ async def create_eviction(registry: Registry, call: Call) -> Response:
                 raise scheduling_kinds.still_processing(decision.budget_name) from None
             if decision.on_conflict is scheduling_kinds.OnConflict.FAIL or not tries_left:
                 raise
-    return responses.of_document(call, status.created_nothing(), 201)
+    return responses.of_document(call, _DONE, 201)
 
 
 async def _judge(
@@ -180,7 +184,7 @@ async def _read(registry: Registry, call: Call, kind: Resource, options: WriteOp
     """A body, mostly of another kind than the resource's, in the URL's namespace."""
     doc = await writing.read_body(registry, call, options, kind)
     if kind.namespaced and dig(doc, "metadata", "namespace") not in (None, "", call.at.namespace):
-        raise status.wrong_namespace()
+        raise requests.wrong_namespace()
     return doc
 
 

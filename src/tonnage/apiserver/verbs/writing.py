@@ -5,20 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from tonnage.apiserver import bodies, event_loop, responses, status
+from tonnage.apiserver import bodies, event_loop, requests, responses
 from tonnage.apiserver.registry import Registry, Written
-from tonnage.apiserver.requests import (
-    Call,
-    Location,
-    Response,
-    WriteOptions,
-    boolean,
-    dry_run_errors,
-    integer,
-    list_options,
-    values,
-    write_options,
-)
+from tonnage.apiserver.requests import Call, Location, Response, WriteOptions, write_options
 from tonnage.apiserver.verbs.reading import respond, respond_list, select
 from tonnage.documents.access.attributes import Attributes, forbidden
 from tonnage.documents.admit import Malformed, admit
@@ -87,10 +76,12 @@ async def respond_written(registry: Registry, call: Call, written: Written) -> R
 def check_name(call: Call, doc: Doc) -> None:
     """The name and namespace of body and URL must match; cluster-scoped kinds ignore the namespace."""
     meta = doc.get("metadata", {})
-    if meta.get("name", "") != call.at.name:
-        raise status.wrong_name(meta.get("name", ""), call.at.name)
+    if (named := meta.get("name", "")) != call.at.name:
+        told = f"the name of the object ({named}) does not match the name on the URL ({call.at.name})"
+        nameless = f"the name of the object ({call.at.name} based on URL) was undeterminable: name must be provided"
+        raise BadRequest(told if named else nameless)
     if call.at.resource.namespaced and meta.get("namespace", call.at.namespace) != call.at.namespace:
-        raise status.wrong_namespace()
+        raise requests.wrong_namespace()
 
 
 def merge_owners(call: Call, doc: Doc) -> None:
@@ -161,15 +152,18 @@ async def delete(registry: Registry, call: Call) -> Response:
     options, resource = await _options(registry, call), call.at.resource
     written = await options.remove(registry, call.at)
     if written.removed and not returns_deleted(resource):
+        group = {"group": resource.group} if resource.group else {}
         uid = decode(written.document)["metadata"]["uid"]
-        return responses.of_document(call, status.success(resource, call.at.name, uid))
+        details = {"name": call.at.name, **group, "kind": resource.plural, "uid": uid}
+        head = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+        return responses.of_document(call, {**head, "details": details})
     return await respond(registry, call, written.document)
 
 
 async def delete_collection(registry: Registry, call: Call) -> Response:
     """DELETE all selected objects; one that is already gone is no error. Ends at the first refusal."""
     options = await _options(registry, call)
-    records, at, _ = await select(registry, call, list_options(call.query, watch=False))
+    records, at, _ = await select(registry, call, requests.list_options(call.query, watch=False))
     shown: list[bytes] = []
     for record in records:
         meta = decode(record.document)["metadata"]
@@ -189,14 +183,14 @@ async def _options(registry: Registry, call: Call) -> DeleteOptions:
 def read_options(call: Call) -> DeleteOptions:
     """DeleteOptions from the body, or from the query without a body. Raises BadRequest, Invalid."""
     if call.body.strip():
-        return from_document(_document(call), values(call.query, "dryRun"))
+        return from_document(_document(call), requests.values(call.query, "dryRun"))
     query = call.query
     said = {
-        "gracePeriodSeconds": integer(query, "gracePeriodSeconds"),
+        "gracePeriodSeconds": requests.integer(query, "gracePeriodSeconds"),
         "propagationPolicy": query.get("propagationPolicy"),
-        "orphanDependents": boolean(query, "orphanDependents"),
+        "orphanDependents": requests.boolean(query, "orphanDependents"),
     }
-    return _checked(said, values(query, "dryRun"))
+    return _checked(said, requests.values(query, "dryRun"))
 
 
 def from_document(doc: Doc, dry_run: list[str]) -> DeleteOptions:
@@ -227,9 +221,9 @@ def _checked(said: Doc, dry_run: list[str]) -> DeleteOptions:
         errors.append(field_errors.invalid("propagationPolicy", policy, told))
     elif policy is not None and policy not in _POLICIES:
         errors.append(field_errors.unsupported("propagationPolicy", policy, (*_POLICIES, "nil")))
-    errors += dry_run_errors(dry_run)
+    errors += requests.dry_run_errors(dry_run)
     if errors:
-        raise status.invalid_options("DeleteOptions", errors)
+        raise requests.invalid_options("DeleteOptions", errors)
     if orphans is not None:
         policy = "Orphan" if orphans else "Background"
     wanted = said.get("preconditions", {})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from tonnage.apiserver.audit_log import AuditedAnswer, AuditedRequest, cut, event_of, source_ips
+from tonnage.apiserver.audit_log import AuditedRequest, cut, event_of, outcome_of, source_ips
 from tonnage.documents.access.attributes import AccessDecision, Attributes
 from tonnage.objects.users import User, service_account_user
 
@@ -21,7 +21,7 @@ def test_an_event_tells_who_what_and_how_it_ended() -> None:
     request = asked(
         user=NODE, attributes=about, decision=AccessDecision(True, 'RBAC: allowed by ClusterRoleBinding "x"')
     )
-    assert event_of(request, "ResponseComplete", AuditedAnswer(200), AT + timedelta(milliseconds=3)) == {
+    assert event_of(request, "ResponseComplete", outcome_of(200), AT + timedelta(milliseconds=3)) == {
         "kind": "Event",
         "apiVersion": "audit.k8s.io/v1",
         "level": "Metadata",
@@ -50,7 +50,7 @@ def test_an_event_tells_who_what_and_how_it_ended() -> None:
 def test_a_refusal_has_its_reason_and_message() -> None:
     about = Attributes(NODE, "get", path="/metrics")
     request = asked(user=NODE, attributes=about, decision=AccessDecision(False))
-    event = event_of(request, "ResponseComplete", AuditedAnswer(403, "Forbidden", "no"), AT)
+    event = event_of(request, "ResponseComplete", outcome_of(403, reason="Forbidden", message="no"), AT)
     assert event["responseStatus"] == {
         "metadata": {},
         "status": "Failure",
@@ -64,13 +64,13 @@ def test_a_refusal_has_its_reason_and_message() -> None:
 
 def test_who_speaks_for_another_is_told_beside_the_other() -> None:
     admin = User("admin", extra={"scopes": ("a", "b")})
-    event = event_of(asked(user=admin, attributes=Attributes(NODE, "list")), "ResponseComplete", AuditedAnswer(200), AT)
+    event = event_of(asked(user=admin, attributes=Attributes(NODE, "list")), "ResponseComplete", outcome_of(200), AT)
     assert event["user"] == {"username": "admin", "extra": {"scopes": ["a", "b"]}}
     assert event["impersonatedUser"]["username"] == NODE.name
 
 
 def test_a_request_without_a_user_has_an_empty_one() -> None:
-    event = event_of(asked(), "ResponseComplete", AuditedAnswer(401, "Unauthorized", "Unauthorized"), AT)
+    event = event_of(asked(), "ResponseComplete", outcome_of(401, reason="Unauthorized", message="Unauthorized"), AT)
     assert (event["user"], event["verb"]) == ({}, "patch")
     assert "impersonatedUser" not in event
 
@@ -78,7 +78,7 @@ def test_a_request_without_a_user_has_an_empty_one() -> None:
 def test_a_token_in_the_query_is_not_written() -> None:
     request = asked()
     request.uri = "/api/v1/pods?access_token=s3cret&limit=5"
-    event = event_of(request, "ResponseComplete", AuditedAnswer(200), AT)
+    event = event_of(request, "ResponseComplete", outcome_of(200), AT)
     assert event["requestURI"] == "/api/v1/pods?access_token=REDACTED&limit=5"
 
 
