@@ -64,7 +64,7 @@ INNER_ROWS: dict[str, Rows] = {
         ("program",),
     ),
     "apiserver": (
-        ("custom_definitions", "event_loop", "openapi", "settings", "status", "tables"),
+        ("custom_definitions", "event_loop", "openapi", "settings", "tables"),
         ("requests",),
         ("stored_documents",),
         ("admission", "audit_log", "bodies", "health_checks", "responses"),
