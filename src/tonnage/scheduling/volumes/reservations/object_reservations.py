@@ -29,26 +29,12 @@ from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.capacity.pools import free_bytes, is_elsewhere, largest_volume
 from tonnage.scheduling.volumes.demand import VolumePlan, size_to_make
 from tonnage.scheduling.volumes.packing.pool_fits import Sizes
-from tonnage.scheduling.volumes.reservations.holds import (
-    DELETION,
-    FAILURE,
-    REFRESH,
-    REFUSAL,
-    WAITS_FOR_REFRESH,
-    CapacityHolds,
-    Hold,
-    HoldRecord,
-    Records,
-    Tag,
-    as_assumed,
-    is_looked_at_anew,
-    is_refresh,
-)
+from tonnage.scheduling.volumes.reservations import holds
 from tonnage.scheduling.volumes.volume_reach import RebuildProgress, VolumePlaces, is_on_its_way, progress_of
 
 
 @dataclass(slots=True, eq=False)
-class ReservedObject(HoldRecord):
+class ReservedObject(holds.HoldRecord):
     """One object, reserved for some claims of a pod, or of several pods that share a claim. `key`: the object's uid.
     `made_at`: when the last of its claims was seen bound."""
 
@@ -85,27 +71,27 @@ class ReservedObject(HoldRecord):
         is_same = known is not None and known.uid == claim.uid
         return is_same and known is not None and claim.selected_node in ("", known.selected_node)
 
-    def as_hold(self, capacity: CSIStorageCapacity) -> Hold:
+    def as_hold(self, capacity: CSIStorageCapacity) -> holds.Hold:
         why = "waits for its claims to be bound"
         if self.is_under_way:
             why = "waits for its volumes to be rebuilt"
         elif self.is_bound and any(claim.is_bound for claim in self.claims):
             why = "its volumes are rebuilt; waits for the object to be refreshed"
         elif self.is_bound:
-            why = WAITS_FOR_REFRESH
+            why = holds.WAITS_FOR_REFRESH
         pod, claims = next((each.key for each in self.pods.values()), ""), tuple(claim.key for claim in self.claims)
         held = (capacity.key, self.key, pod, claims, self.taken_bytes, self.since, why)
-        return Hold(*held, timeout_s=self.timeout_s, is_rebuild=self.is_under_way)
+        return holds.Hold(*held, timeout_s=self.timeout_s, is_rebuild=self.is_under_way)
 
 
-class Reservations(CapacityHolds):
+class Reservations(holds.CapacityHolds):
     """The reserved objects of a cluster. Get it with `cluster.index(Reservations)`."""
 
     keeps_whole_objects = True
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
-        self._records: Records[ReservedObject] = Records()
+        self._records: holds.Records[ReservedObject] = holds.Records()
         self._listen(CSIStorageCapacity, self._capacity_changed)
         self._listen(PersistentVolumeClaim, self._claim_changed)
         self._listen(PersistentVolume, self._volume_changed)
@@ -160,7 +146,7 @@ class Reservations(CapacityHolds):
         known = self._index.object_of(identity(capacity)) or capacity
         before = self._records.get(identity(capacity))
         pods, since, asked_at = [pod], self._clock.now(), self._server.now()
-        assumed = {claim.key: as_assumed(claim, self._storage) for claim in claims}
+        assumed = {claim.key: holds.as_assumed(claim, self._storage) for claim in claims}
         if before is not None:
             is_shared = is_sibling or any(map(before.shares, assumed.values()))
             if before.version == known.figures_version and is_shared:
@@ -202,10 +188,10 @@ class Reservations(CapacityHolds):
 
     def release(self, pod_uid: str) -> None:
         """A reservation that another pod has as well, or took over, stays."""
-        self._leave(pod_uid, FAILURE)
+        self._leave(pod_uid, holds.FAILURE)
 
     def pod_gone(self, pod_uid: str) -> None:
-        self._leave(pod_uid, DELETION)
+        self._leave(pod_uid, holds.DELETION)
 
     def _leave(self, pod_uid: str, cause: str) -> None:
         for held in self._records.of(Pod, pod_uid):
@@ -216,7 +202,7 @@ class Reservations(CapacityHolds):
                 self._end(held, cause)
         self._tell()
 
-    def agree_with(self, holds: Sequence[Hold], pods: Mapping[Key, PodInfo]) -> None:
+    def agree_with(self, holds: Sequence[holds.Hold], pods: Mapping[Key, PodInfo]) -> None:
         for held in self._records:
             self._records.remove(held)
             self._changed[held.key] = False
@@ -240,7 +226,7 @@ class Reservations(CapacityHolds):
         stamps = [claim.metadata.updated_at for claim in claims if claim is not None]
         known = [stamp for stamp in stamps if stamp is not None]
         bound_at = max(known) if known and len(known) == len(held.waited) else None
-        return not is_looked_at_anew(now, held.looked_at, bound_at)
+        return not holds.is_looked_at_anew(now, held.looked_at, bound_at)
 
     # -- storage events -----------------------------------------------------------------------------------------------
 
@@ -248,10 +234,10 @@ class Reservations(CapacityHolds):
         gone = old if old is not None and (new is None or identity(new) != identity(old)) else None
         held = self._records.get(identity(gone)) if gone is not None else None
         if held is not None:
-            self._end(held, DELETION)
+            self._end(held, holds.DELETION)
         if new is not None:
             held = self._records.get(identity(new))
-            if held is not None and is_refresh(held.version, new):
+            if held is not None and holds.is_refresh(held.version, new):
                 self._refreshed(held, new)
             if old is None or is_elsewhere(old, new):
                 for sibling in self._groups.siblings(new):
@@ -265,7 +251,7 @@ class Reservations(CapacityHolds):
             held.version = new.figures_version
             self._changed.setdefault(held.key, False)
         else:
-            self._end(held, REFRESH)
+            self._end(held, holds.REFRESH)
 
     def _is_shown(self, held: ReservedObject, new: CSIStorageCapacity) -> bool:
         """True if a refresh shows the reserved volumes. Any refresh by a provisioner does (KEP-5925). Kept pools do if
@@ -297,7 +283,7 @@ class Reservations(CapacityHolds):
         for held in of_classes:
             sharing = self._groups.classes_with(held.capacity.storage_class_name)
             if not any(claim.class_name in sharing for claim in held.claims):
-                self._end(held, DELETION)
+                self._end(held, holds.DELETION)
         for held in of_classes:
             self._hold_siblings(held.capacity)
         self._tell()
@@ -316,14 +302,14 @@ class Reservations(CapacityHolds):
         for held in self._records.of(PersistentVolumeClaim, key):
             asked = held.waited[key]
             is_lost = new is not None and asked.selected_node not in ("", new.selected_node)
-            cause = DELETION if new is None or new.uid != asked.uid else FAILURE if is_lost else ""
+            cause = holds.DELETION if new is None or new.uid != asked.uid else holds.FAILURE if is_lost else ""
             self._look(held, {key: cause} if cause else {})
 
     def _volume_changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
         name = either(old, new).name
         for held in self._records.of(PersistentVolume, name):
             rebuilt = [key for key, asked in held.waited.items() if asked.spec.volume_name == name]
-            self._look(held, dict.fromkeys(rebuilt, DELETION) if new is None else {})
+            self._look(held, dict.fromkeys(rebuilt, holds.DELETION) if new is None else {})
 
     # -- one reservation ----------------------------------------------------------------------------------------------
 
@@ -337,9 +323,9 @@ class Reservations(CapacityHolds):
                 continue
             progress = self._progress(held, asked)
             if not asked.is_bound and self._refusals.of(self._storage.claims.get(key) or asked):
-                causes[key] = REFUSAL
+                causes[key] = holds.REFUSAL
             elif asked.is_bound and progress is RebuildProgress.ELSEWHERE:
-                causes[key] = FAILURE
+                causes[key] = holds.FAILURE
             held.is_under_way |= asked.is_bound and progress is RebuildProgress.UNDER_WAY
         held.waited = {key: each for key, each in held.waited.items() if key not in causes}
         self._file(held)
@@ -370,7 +356,7 @@ class Reservations(CapacityHolds):
     def _file(self, held: ReservedObject) -> None:
         if held not in self._records:
             self._changed.setdefault(held.key, False)
-        tags: set[Tag] = {(CSIStorageCapacity, held.key), *((Pod, uid) for uid in held.pods)}
+        tags: set[holds.Tag] = {(CSIStorageCapacity, held.key), *((Pod, uid) for uid in held.pods)}
         for key, claim in held.waited.items():
             tags |= {
                 (PersistentVolumeClaim, key),
