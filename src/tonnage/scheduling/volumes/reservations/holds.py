@@ -57,9 +57,8 @@ class Refusals:
         known = self._storage.claims.api(claim.key)
         if known is None or known.selected_node != node_name or known.uid != claim.uid:
             return ""  # it is not written yet: nobody can have refused it
-        return annotated_refusal(claim) or self._told_by_events(claim)
-
-    def _told_by_events(self, claim: PersistentVolumeClaim) -> str:
+        if refusal := annotated_refusal(claim):
+            return refusal
         events = [event for event in self._of_claim[claim.key] if event.involved_object.uid in ("", claim.uid)]
         last = max(events, key=_order, default=None)
         if last is None or not is_for_good(last.message):
@@ -70,7 +69,11 @@ class Refusals:
 
     def _claim_changed(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
         key = either(old, new).key
-        if new is None or old is None or _asked(old) != _asked(new):
+        if (
+            new is None
+            or old is None
+            or (old.uid, old.selected_node, old.spec) != (new.uid, new.selected_node, new.spec)
+        ):
             self._asked_at.pop(key, None)
         if new is not None and not self._storage.claims.is_assumed(key) and new.selected_node and not new.is_bound:
             self._asked_at.setdefault(key, new.metadata.updated_at)
@@ -85,10 +88,6 @@ class Refusals:
             self._of_claim.put(claim, known.key, new)
         for changed in self.on_change:
             changed(claim)
-
-
-def _asked(claim: PersistentVolumeClaim) -> object:
-    return claim.uid, claim.selected_node, claim.spec
 
 
 def _order(event: Event) -> tuple[float, float, int]:
@@ -305,7 +304,7 @@ class CapacityHolds(ABC):
         """How many holds were made for pods."""
         self.ended = dict.fromkeys(CAUSES, 0)
         """How many holds ended, by cause."""
-        self._profile_timeouts: set[float] = set()
+        self._told_timeout_s = 0.0
         self._listen(VolumeAttachment, self._attachment_changed)
         self._refusals.on_change.append(self._refusal_changed)
 
@@ -349,13 +348,13 @@ class CapacityHolds(ABC):
     @property
     def longest_timeout_s(self) -> float:
         """The longest timeout of all profiles: it applies to holds without a known pod."""
-        return max(self._profile_timeouts, default=DEFAULT_TIMEOUT_S)
+        return self._told_timeout_s or DEFAULT_TIMEOUT_S
 
     # -- calls for a pod ----------------------------------------------------------------------------------------------
 
     def tell_timeout(self, timeout_s: float) -> None:
         """Add a profile's timeout, which applies to holds for its pods."""
-        self._profile_timeouts.add(timeout_s)
+        self._told_timeout_s = max(self._told_timeout_s, timeout_s)
 
     def catch_up(self) -> None:
         """Account for changed nodes, new objects and new rules; a decision calls this before it asks."""

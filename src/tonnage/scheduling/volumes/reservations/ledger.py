@@ -89,8 +89,9 @@ class Ledger(PromiseBook):
     def keep_back(self, pod: PodInfo, plan: VolumePlan, timeout_s: float) -> None:
         for capacity, claims in plan.claims_by_object():
             self.reserve(capacity, pod, claims, timeout_s)
-        for promise in self._promises_of(key for sequence in plan.sequences for key in sequence.unsent):
-            promise.is_unsent = True  # no figure includes its volume yet
+        for promise in [self._records.get(key) for sequence in plan.sequences for key in sequence.unsent]:
+            if promise is not None:
+                promise.is_unsent = True  # no figure includes its volume yet
 
     def reserve(
         self,
@@ -119,12 +120,9 @@ class Ledger(PromiseBook):
 
     def send(self, claims: Iterable[Key]) -> None:
         """Falls of the figures before now are not from the volumes of these claims."""
-        for promise in self._promises_of(claims):
-            if promise.is_unsent:
+        for promise in map(self._records.get, claims):
+            if promise is not None and promise.is_unsent:
                 promise.is_unsent, promise.decided = False, promise.decided._replace(tick=self._figures.tick)
-
-    def _promises_of(self, claims: Iterable[Key]) -> Iterable[Promise]:
-        return filter(None, map(self._records.get, claims))
 
     def release(self, pod_uid: str) -> None:
         """End the pod's promises, except those its claims still ask for, whether restored before or after this."""

@@ -268,14 +268,10 @@ class Reservations(holds.CapacityHolds):
         is_since = held.asked_at is not None and told_at >= held.asked_at.replace(microsecond=0)
         if is_since and before - now >= held.taken_bytes:
             return True
-        return held.is_bound and all(self._is_older(key, told_at) for key in held.waited)
-
-    def _is_older(self, key: Key, told_at: datetime) -> bool:
-        """True if the claim's volume was created before `told_at`."""
-        claim = self._storage.claims.get(key)
-        volume = self._storage.volumes.get(claim.spec.volume_name) if claim is not None else None
-        created_at = volume.metadata.creation_timestamp if volume is not None else None
-        return created_at is not None and created_at < told_at
+        claims = [self._storage.claims.get(key) for key in held.waited]
+        volumes = [self._storage.volumes.get(claim.spec.volume_name) if claim is not None else None for claim in claims]
+        created = [volume.metadata.creation_timestamp if volume is not None else None for volume in volumes]
+        return held.is_bound and all(created_at is not None and created_at < told_at for created_at in created)
 
     def _groups_changed(self, class_names: Collection[str]) -> None:
         """Classes joined or left capacity groups: reserve the current siblings of reserved objects."""

@@ -217,7 +217,8 @@ class PromiseBook(holds.CapacityHolds):
             self._charge(promise, {})
             return
         of_class = self._charged_to(promise)
-        objects = self._with_siblings(of_class)
+        siblings = {identity(capacity): capacity for charged in of_class for capacity in self._groups.siblings(charged)}
+        objects = (*of_class, *siblings.values())
         unaware = [capacity for capacity in objects if not self._figures.shows(capacity, promise)]
         is_named = [promise.named] == [identity(capacity) for capacity in of_class]
         if is_named and not unaware and (claim.is_bound or self._figures.includes(of_class[0], promise)):
@@ -319,12 +320,14 @@ class PromiseBook(holds.CapacityHolds):
         """End a promise whose claim is `claim` now. If its volume exists, another promise follows. For an unknown
         volume none does, unless its claim is being sent elsewhere."""
         made = promise.arrived if promise.made_tick is None else (promise.made_tick, promise.made_at)
-        is_sent = claim is not None and _is_sent_elsewhere(promise.claim, claim)
-        if made is None or not (is_sent or self._storage.volumes.get(promise.claim.spec.volume_name)):
-            is_gone = claim is None or claim.uid != promise.claim.uid
+        before, node_name = promise.claim, promise.claim.selected_node
+        is_sent = claim is not None and before.is_bound and claim.is_bound and claim.uid == before.uid
+        if is_sent and claim is not None:
+            is_sent = claim.spec.volume_name == before.spec.volume_name and claim.selected_node not in ("", node_name)
+        if made is None or not (is_sent or self._storage.volumes.get(before.spec.volume_name)):
+            is_gone = claim is None or claim.uid != before.uid
             self._end(promise, holds.DELETION if is_gone else holds.FAILURE)
             return
-        before, node_name = promise.claim, promise.claim.selected_node
         for other in self._records.of(PersistentVolume, before.spec.volume_name):
             if other.is_left_behind and other.claim.selected_node == node_name:
                 self._end(other)
@@ -366,11 +369,6 @@ class PromiseBook(holds.CapacityHolds):
             return self._undecided_at(class_name, promise.claim.selected_node)
         return self._index.objects_at(class_name, promise.claim.selected_node)
 
-    def _with_siblings(self, objects: Sequence[CSIStorageCapacity]) -> Sequence[CSIStorageCapacity]:
-        """These objects, and those of other classes with the same pools: they are charged as well."""
-        siblings = {identity(capacity): capacity for charged in objects for capacity in self._groups.siblings(charged)}
-        return [*objects, *siblings.values()]
-
     def _is_unchecked(self, promise: Promise) -> bool:
         bound_at = promise.claim.metadata.updated_at if not promise.is_rebuild else None
         return any(
@@ -383,11 +381,6 @@ class PromiseBook(holds.CapacityHolds):
         """How far the rebuild of a claim's volume has come. `volume`: its state, if not the current one."""
         known = volume or self._storage.volumes.get(claim.spec.volume_name)
         return RebuildProgress.UNDER_WAY if known is None else progress_of(self._cluster, known, claim.selected_node)
-
-
-def _is_sent_elsewhere(before: PersistentVolumeClaim, now: PersistentVolumeClaim) -> bool:
-    is_same = (now.uid, now.spec.volume_name, now.is_bound) == (before.uid, before.spec.volume_name, before.is_bound)
-    return is_same and now.is_bound and now.selected_node not in ("", before.selected_node)
 
 
 def _left_name(claim_name: str, volume_name: str, node_name: str) -> str:

@@ -217,8 +217,8 @@ class Falls:
         """True if it does not matter which volumes the falls are from: all have one size, or the falls pay for all."""
         if len({volume.size for volume in volumes}) < 2:
             return True
-        may_be_in = [volume for volume in volumes if volume.is_made or volume.size <= self.since(volume.decided)]
-        return sum([unshown_volume.size for unshown_volume in may_be_in]) <= self.since(EVER)
+        may_be_in = [each.size for each in volumes if each.is_made or each.size <= self.since(each.decided)]
+        return sum(may_be_in) <= self.since(EVER)
 
 
 class Refresh(NamedTuple):
@@ -304,8 +304,13 @@ class Figures:
             history.undecided.clear()
         if refresh is None or not refresh.is_measured:
             return []
-        shown = dict.fromkeys([promise for promise in unshown if self._is_shown_by_any(promise, refresh)])
-        for promise in shown:
+        shown = dict[Promise, None]()
+        for promise in unshown:
+            # Rebuilds and uncounted volumes are shown by any refresh since they were created.
+            is_unsized = promise.is_rebuild or self._size(promise) is None
+            if not is_unsized or promise.made_tick is None or refresh.tick <= promise.made_tick:
+                continue
+            shown[promise] = None
             self.ended(uid, promise, self._size(promise) or 0)
         shown |= dict.fromkeys(self._paid(capacity, [promise for promise in unshown if promise not in shown]))
         for promise in unshown:
@@ -346,11 +351,6 @@ class Figures:
         history.undecided = {key: each for key, each in undecided if key not in paid and each[2] >= before}
         return [each for each in paid if isinstance(each, Promise)]
 
-    def _is_shown_by_any(self, promise: Promise, refresh: Refresh) -> bool:
-        """True for rebuilds and uncounted volumes after any refresh since they were created."""
-        is_unsized = promise.is_rebuild or self._size(promise) is None
-        return is_unsized and promise.made_tick is not None and refresh.tick > promise.made_tick
-
     def _is_second_figure(self, capacity: CSIStorageCapacity, promise: Promise, refresh: Refresh) -> bool:
         made_tick, created_at = promise.made_tick, promise.created_at
         if made_tick is None or refresh.before is None or self._is_told_by_name(capacity, promise):
@@ -366,14 +366,9 @@ class Figures:
         if self.includes(capacity, promise) or identity(capacity) in promise.shown_by:
             return True
         made_at = promise.made_at if promise.made_tick is not None else None
-        return made_at is not None and self._is_newer(capacity, made_at)
-
-    def _is_newer(self, capacity: CSIStorageCapacity, made_at: datetime) -> bool:
-        """True if an object, and the measuring of its kept pools, is newer than the volume."""
-        created_at, told_at = capacity.metadata.creation_timestamp, capacity.figures_at
-        if capacity.has_kept_pools and (told_at is None or told_at <= made_at):
-            return False
-        return created_at is not None and created_at > made_at
+        # The object, and the measuring of its kept pools, may be newer than the volume.
+        news = [capacity.metadata.creation_timestamp, *([capacity.figures_at] if capacity.has_kept_pools else ())]
+        return made_at is not None and all(at is not None and at > made_at for at in news)
 
     def includes(self, capacity: CSIStorageCapacity, promise: Promise) -> bool:
         """True if an object says that it includes the volume: by its claim's name, or by a time after its creation."""
@@ -395,10 +390,9 @@ class Figures:
         return None if asked is None else self._volume_bytes(promise, asked)
 
     def _volume_bytes(self, promise: Promise, asked: int) -> int:
-        volume = promise.volume
-        return (
-            asked if volume is None else max(asked, volume_bytes(volume, self._storage.classes.get(volume.class_name)))
-        )
+        if promise.volume is None:
+            return asked
+        return max(asked, volume_bytes(promise.volume, self._storage.classes.get(promise.volume.class_name)))
 
 
 def includes_claim(capacity: CSIStorageCapacity, claim_uid: str) -> bool:
