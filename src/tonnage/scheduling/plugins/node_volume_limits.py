@@ -9,6 +9,7 @@ VolumeLimitScaling). Refusals for missing claims use upstream's texts.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable
 from typing import Any, NamedTuple
 
@@ -102,7 +103,10 @@ class NodeVolumeLimits(framework.PreFilterPlugin, framework.FilterPlugin):
             cycle.state[self.name] = volumes
             cycle.is_unlike_others(self.name)
             return None
-        brought = self._brought_by(volumes, view, cluster.storage)
+        counts = Counter(volume.driver for volume in volumes if view.limits.is_limited(volume.driver))
+        mounted = tuple([volume for volume in volumes if volume.driver in counts and view.rows_with(volume)])
+        needed = self._needed(volumes, cluster.storage)
+        brought = _Brought(view, tuple(sorted(counts.items())), mounted, needed)
         if not brought.counts and not brought.needed:
             return framework.SKIP
         if brought.mounted:
@@ -111,16 +115,6 @@ class NodeVolumeLimits(framework.PreFilterPlugin, framework.FilterPlugin):
             cycle.tell_apart(self.name, brought.counts, brought.needed)
         cycle.state[self.name] = brought
         return None
-
-    def _brought_by(self, volumes: _Volumes, view: AttachedVolumes, storage: Storage) -> _Brought:
-        counts: dict[str, int] = {}
-        mounted: list[VolumeId] = []
-        for volume in volumes:
-            if view.limits.is_limited(volume.driver):
-                counts[volume.driver] = counts.get(volume.driver, 0) + 1
-                if view.rows_with(volume):
-                    mounted.append(volume)
-        return _Brought(view, tuple(sorted(counts.items())), tuple(mounted), self._needed(volumes, storage))
 
     def filter(self, cycle: framework.Cycle, rows: Rows) -> framework.Judgement | None:
         brought: _Brought | str = cycle.state[self.name]

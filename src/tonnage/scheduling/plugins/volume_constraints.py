@@ -211,7 +211,8 @@ class VolumeZone(framework.PreFilterPlugin, framework.FilterPlugin):
             is_elsewhere |= ~_has_any(cycle.cluster, key, values, rows)
         if not is_elsewhere.any():
             return None
-        is_elsewhere &= _speaks_of_zones(cycle.cluster, rows)
+        meets = cycle.cluster.labels.meets
+        is_elsewhere &= np.any([meets(Requirement(key=key, operator="Exists"), rows) for key in _LABELS], axis=0)
         return framework.refuse(is_elsewhere, self.reason, unresolvable=True)
 
     def passes_with_fewer_pods(self, cycle: framework.Cycle) -> bool:
@@ -282,13 +283,6 @@ def _label_at(cycle: framework.Cycle, label: str, kind: str, row: int) -> str:
     labels = node.metadata.labels if node is not None else {}
     value = labels.get(label, labels.get(_NEW_NAMES.get(label, label)))
     return f"no {kind}" if value is None else f"{kind} {value}"
-
-
-def _speaks_of_zones(cluster: Cluster, rows: Rows) -> Mask:
-    found: Mask = np.zeros(row_count(rows), dtype=np.bool_)
-    for key in _LABELS:
-        found |= cluster.labels.meets(Requirement(key=key, operator="Exists"), rows)
-    return found
 
 
 def _class_waits(pod: PodInfo, event: ClusterEvent, old: None, new: StorageClass) -> Hint:

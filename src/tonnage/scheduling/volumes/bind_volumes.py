@@ -112,9 +112,15 @@ def with_claim_ref(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Pe
     is_kept = is_named and owner is not None and owner.uid in ("", claim.uid)
     changed = volume
     if not is_named or owner is None or owner.uid != claim.uid:
-        changed = msgspec.structs.replace(
-            changed, spec=msgspec.structs.replace(volume.spec, claim_ref=_reference_to(claim))
+        reference = ObjectReference(
+            api_version="v1",
+            kind="PersistentVolumeClaim",
+            namespace=claim.namespace,
+            name=claim.name,
+            uid=claim.uid,
+            resource_version=claim.metadata.resource_version,
         )
+        changed = msgspec.structs.replace(changed, spec=msgspec.structs.replace(volume.spec, claim_ref=reference))
     if not is_kept and BOUND_BY_CONTROLLER not in volume.metadata.annotations:
         changed = _annotated(changed, {BOUND_BY_CONTROLLER: "yes"})
     return changed
@@ -132,17 +138,6 @@ def asking_annotations(claim: PersistentVolumeClaim, node_name: str) -> dict[str
     if claim.is_bound:
         asked[REBUILD_TARGET] = node_name
     return asked
-
-
-def _reference_to(claim: PersistentVolumeClaim) -> ObjectReference:
-    return ObjectReference(
-        api_version="v1",
-        kind="PersistentVolumeClaim",
-        namespace=claim.namespace,
-        name=claim.name,
-        uid=claim.uid,
-        resource_version=claim.metadata.resource_version,
-    )
 
 
 def _annotated(each: T, more: Mapping[str, str]) -> T:
@@ -167,7 +162,12 @@ async def write(api: Api, storage: Storage, assumed: Assumed, keys: Collection[K
         for number, (claim, volume) in enumerate([(binding.claim, binding.volume) for binding in assumed.bindings]):
             known = storage.volumes.api(volume.key)
             if known is None or with_claim_ref(known, claim) is not known:
-                known = await api.patch(volume, _volume_patch(volume))
+                # The fields that `with_claim_ref` may change.
+                patch: dict[str, Any] = {"spec": {"claimRef": msgspec.to_builtins(volume.spec.claim_ref)}}
+                if BOUND_BY_CONTROLLER in volume.metadata.annotations:
+                    bound_by = volume.metadata.annotations[BOUND_BY_CONTROLLER]
+                    patch["metadata"] = {"annotations": {BOUND_BY_CONTROLLER: bound_by}}
+                known = await api.patch(volume, patch)
             assumed.bindings[number] = StaticBinding(claim, known)
             assumed.mark_written(volume)
         for number, claim in enumerate(list(assumed.claims)):
@@ -182,14 +182,6 @@ async def write(api: Api, storage: Storage, assumed: Assumed, keys: Collection[K
     except BaseException:
         revert(storage, assumed)
         raise
-
-
-def _volume_patch(volume: PersistentVolume) -> dict[str, Any]:
-    """A patch with the fields that `with_claim_ref` may change."""
-    patch: dict[str, Any] = {"spec": {"claimRef": msgspec.to_builtins(volume.spec.claim_ref)}}
-    if BOUND_BY_CONTROLLER in volume.metadata.annotations:
-        patch["metadata"] = {"annotations": {BOUND_BY_CONTROLLER: volume.metadata.annotations[BOUND_BY_CONTROLLER]}}
-    return patch
 
 
 def check(cluster: Cluster, assumed: Assumed, api: Api) -> Status | None:

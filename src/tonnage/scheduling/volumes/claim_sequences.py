@@ -88,7 +88,10 @@ def next_claims(fit: VolumeFit, sequence: ClaimSequence, is_shown: Callable[[Key
     search = fit.index.search
     search.renew()  # outside of any decision
     number, grade = _graded(fit, sequence, own)
-    capacity = _object_at(fit, sequence, number)
+    # The object that holds the claims; if none does, the first object that reaches the node.
+    objects, sizes = fit.index.of(sequence.unit.class_name), _sizes(fit, sequence)
+    numbers = [number] if number != NOTHING else objects.numbers_at(sequence.row)
+    capacity = objects.entries[numbers[0]].capacity if numbers else None
     is_crowded = capacity is not None and _are_being_made(fit, capacity, own)
     if grade is Grade.NONE:
         if search.undecided or is_crowded:
@@ -101,7 +104,6 @@ def next_claims(fit: VolumeFit, sequence: ClaimSequence, is_shown: Callable[[Key
         return sequence.order[:1]
     if is_crowded:
         return []  # others were decided earlier, and one of these claims might take their room
-    objects, sizes = fit.index.of(sequence.unit.class_name), _sizes(fit, sequence)
     reading = objects.reading(fit.policy)
     first: Sizes
     if (view := reading.view_beside(number, own)) is not None:
@@ -126,13 +128,6 @@ def _graded(fit: VolumeFit, sequence: ClaimSequence, own: tuple[Key, ...]) -> tu
     if number == NOTHING:
         return number, Grade.NONE
     return number, objects.reading(fit.policy).says_one(Question.GRADE_WITH_ORDER, sizes, number, own)
-
-
-def _object_at(fit: VolumeFit, sequence: ClaimSequence, number: int) -> CSIStorageCapacity | None:
-    """The object that holds a sequence; if none does, the first object that reaches its node."""
-    objects = fit.index.of(sequence.unit.class_name)
-    numbers = [number] if number != NOTHING else objects.numbers_at(sequence.row)
-    return objects.entries[numbers[0]].capacity if numbers else None
 
 
 def _safe_order(fit: VolumeFit, sequence: ClaimSequence, number: int, own: tuple[Key, ...]) -> list[Key]:

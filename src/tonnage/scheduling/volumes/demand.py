@@ -38,13 +38,8 @@ class PodClaims(NamedTuple):
     immediate: tuple[PersistentVolumeClaim, ...] = ()
 
 
-NO_CLAIMS = PodClaims()
-
-
 def sorted_claims(pod: PodInfo, storage: Storage) -> PodClaims | Status:
     """Look a pod's claims up. Returns a Status if a claim is missing, lost, terminating, or made for another pod."""
-    if not pod.has_claims:
-        return NO_CLAIMS
     bound: list[PersistentVolumeClaim] = []
     delayed: list[PersistentVolumeClaim] = []
     immediate: list[PersistentVolumeClaim] = []
@@ -117,21 +112,15 @@ def demand_of(cluster: Cluster, claims: PodClaims, *, is_joint: bool) -> Demand:
     """Sort a pod's claims. `is_joint` (KEP-5925): a claim mounted twice counts once, and claims may be rebuilt."""
     bound, delayed = claims.bound, claims.delayed
     if is_joint:
-        bound, delayed = _each_once(bound), _each_once(delayed)
+        bound, delayed = (tuple({claim.key: claim for claim in each}.values()) for each in (bound, delayed))
     storage = cluster.storage
     found = tuple([(claim, storage.volumes.get(claim.spec.volume_name)) for claim in bound])
     return Demand(
         found,
-        tuple([claim for claim in delayed if claim.selected_node]) if delayed else (),
-        tuple([claim for claim in delayed if not claim.selected_node]) if delayed else (),
+        tuple([claim for claim in delayed if claim.selected_node]),
+        tuple([claim for claim in delayed if not claim.selected_node]),
         tuple(rebuilds_of(cluster, found)) if is_joint and bound else (),
     )
-
-
-def _each_once(claims: tuple[PersistentVolumeClaim, ...]) -> tuple[PersistentVolumeClaim, ...]:
-    if len(claims) < 2:
-        return claims
-    return tuple({claim.key: claim for claim in claims}.values())
 
 
 def by_size(claims: Iterable[PersistentVolumeClaim]) -> list[PersistentVolumeClaim]:

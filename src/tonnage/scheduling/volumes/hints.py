@@ -245,11 +245,7 @@ def after_sharer_changes(pod: PodInfo, event: ClusterEvent, old: Pod | None, new
         return SKIP
     if old is not None and new is not None and old.metadata.is_terminating == new.metadata.is_terminating:
         return SKIP
-    for volume in known.spec.volumes:
-        named = volume.persistent_volume_claim
-        if named is not None and f"{known.namespace}/{named.claim_name}" in pod.claim_keys:
-            return QUEUE
-    return SKIP
+    return QUEUE if any(key in pod.claim_keys for _, key in PodInfo(known).named_claims) else SKIP
 
 
 # -- helpers ----------------------------------------------------------------------------------------------------------

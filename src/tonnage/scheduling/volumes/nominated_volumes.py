@@ -14,7 +14,7 @@ import numpy as np
 
 from tonnage.objects.core_v1 import PersistentVolumeClaim
 from tonnage.objects.meta import Key
-from tonnage.objects.storage_v1 import CSIStorageCapacity, StorageClass
+from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.framework import Status
 from tonnage.scheduling.volumes.capacity.class_capacity import identity, member_of
@@ -41,7 +41,11 @@ class Beside(NamedTuple):
 def expected_demand(fit: VolumeFit, pod: PodInfo, row: int) -> Demand | None:
     """What a nominated pod needs on a row; None if it can never run there, or a claim cannot be judged."""
     claims, classes = sorted_claims(pod, fit.cluster.storage), fit.cluster.storage.classes
-    if isinstance(claims, Status) or any(_is_of_no_class(claim, classes) for claim in claims.immediate):
+    if isinstance(claims, Status):
+        return None
+    if any(
+        each.class_name and each.class_name not in classes and not each.spec.volume_name for each in claims.immediate
+    ):
         return None
     demand = demand_of(fit.cluster, claims, is_joint=True)
     refusal = int(fit.refusals(demand, slice(row, row + 1))[0])
@@ -147,10 +151,6 @@ def _share_out(
         return False
 
     return chosen if goes_on() else []
-
-
-def _is_of_no_class(claim: PersistentVolumeClaim, classes: Mapping[str, StorageClass]) -> bool:
-    return bool(claim.class_name) and claim.class_name not in classes and not claim.spec.volume_name
 
 
 def _is_on_its_way(part: _Part) -> bool:

@@ -165,7 +165,7 @@ class StaticVolumes:
         self._free: dict[str, FreeVolumes] = {}
         self._kept: Shelf[Key, str, PersistentVolume] = Shelf()
         for volume in cluster.storage.volumes:
-            self._learn(volume)
+            self._changed(None, volume)
         cluster.storage.on_change(PersistentVolume, self._changed)
 
     def may_match(self, claims: Sequence[PersistentVolumeClaim]) -> bool:
@@ -247,45 +247,28 @@ class StaticVolumes:
 
     def _kept_for(self, claim: PersistentVolumeClaim) -> list[PersistentVolume]:
         """The suitable volumes that name this claim, smallest first; nearly always none."""
-        return sorted((volume for volume in self._kept[claim.key] if _is_kept_for(volume, claim)), key=size_key)
+        kept = [
+            volume
+            for volume in self._kept[claim.key]
+            if volume.spec.claim_ref is not None
+            and volume.spec.claim_ref.uid in ("", claim.uid)
+            and volume.class_name == claim.class_name
+            and volume.size >= claim.requested_size
+            and has_mode_and_class(trait_of(volume), claim)
+        ]
+        return sorted(kept, key=size_key)
 
     def _changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
-        if old is not None:
-            self._forget(old)
-        if new is not None:
-            self._learn(new)
-
-    def _learn(self, volume: PersistentVolume) -> None:
-        owner = volume.spec.claim_ref
-        if volume.metadata.is_terminating:
+        if old is not None and old.spec.claim_ref is not None:
+            self._kept.take(old.spec.claim_ref.key, old.name)
+        elif old is not None and old.class_name in self._free:
+            self._free[old.class_name].remove(old.name)
+        if new is None or new.metadata.is_terminating:
             return
-        if owner is not None:
-            self._kept.put(owner.key, volume.name, volume)
-        elif volume.status.phase == _AVAILABLE:
-            name = volume.class_name
-            if name not in self._free:
-                self._free[name] = FreeVolumes(self._reaches, self._traits)
-            self._free[name].put(volume)
-
-    def _forget(self, volume: PersistentVolume) -> None:
-        owner = volume.spec.claim_ref
-        if owner is None:
-            if free := self._free.get(volume.class_name):
-                free.remove(volume.name)
-        else:
-            self._kept.take(owner.key, volume.name)
-
-
-def _is_kept_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """True if a volume whose `claimRef` has the claim's key is meant for this very claim (uid) and suits it."""
-    owner = volume.spec.claim_ref
-    return (
-        owner is not None
-        and owner.uid in ("", claim.uid)
-        and volume.class_name == claim.class_name
-        and volume.size >= claim.requested_size
-        and has_mode_and_class(trait_of(volume), claim)
-    )
+        if new.spec.claim_ref is not None:
+            self._kept.put(new.spec.claim_ref.key, new.name, new)
+        elif new.status.phase == _AVAILABLE:
+            self._free.setdefault(new.class_name, FreeVolumes(self._reaches, self._traits)).put(new)
 
 
 def _not_taken(offered: Ids, first: int, taken: Ids, places: RowNumbers | None = None) -> Ids:

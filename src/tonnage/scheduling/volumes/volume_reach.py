@@ -366,7 +366,9 @@ def rows_of_sharers(cycle: Cycle, rebuilds: Iterable[Rebuild]) -> Iterator[tuple
         volume = cycle.cluster.storage.volumes.get(claim.spec.volume_name)
         if volume is None:
             continue
-        rows = _rows_of(cycle, claim, volume) if is_of_one_node(claim, volume) else frozenset()
+        modes = {*claim.spec.access_modes, *volume.spec.access_modes}
+        is_of_one_node = _ONE_NODE in claim.spec.access_modes and modes.isdisjoint(_MANY_NODES)
+        rows = _rows_of(cycle, claim, volume) if is_of_one_node else frozenset()
         if rows or is_held_on_a_gone_node(cycle.cluster, claim, volume, without=cycle.pod.uid):
             yield claim.key, rows
 
@@ -392,12 +394,6 @@ def is_held_on_a_gone_node(
         for node in cluster.index(AttachedVolumes).gone_nodes_with(volume.name)
         for pod in cluster.orphans.get(node, {}).values()
     )
-
-
-def is_of_one_node(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
-    """True if only one node at a time may use the volume: neither claim nor volume has another access mode."""
-    modes = {*claim.spec.access_modes, *volume.spec.access_modes}
-    return _ONE_NODE in claim.spec.access_modes and modes.isdisjoint(_MANY_NODES)
 
 
 def _rank(info: PodInfo) -> tuple[int, datetime, str]:

@@ -11,7 +11,7 @@ from tonnage.objects.meta import Object
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.framework import Code, Status
-from tonnage.scheduling.volumes.demand import NO_CLAIMS, PodClaims, sorted_claims
+from tonnage.scheduling.volumes.demand import PodClaims, sorted_claims
 from tonnage.testing.builders import pod
 from tonnage.testing.storage_builders import claim, pod_with, storage_class, volume
 
@@ -56,7 +56,7 @@ def test_claims_are_sorted_by_how_far_they_are_in_the_pods_order():
 
 
 def test_a_pod_without_claims_has_none():
-    assert look_up(pod("web")) is NO_CLAIMS
+    assert look_up(pod("web")) == PodClaims()
 
 
 def test_a_claim_mounted_twice_stands_there_twice():
