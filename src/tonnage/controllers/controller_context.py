@@ -9,18 +9,15 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from tonnage.behaviour.nodes.node_lifecycle_plan import EvictionRates
-from tonnage.client.http import Client
+from tonnage.client import http, metrics, reconciler
 from tonnage.client.informers import InformerFactory
-from tonnage.client.metrics import WorkQueueMetrics
-from tonnage.client.reconciler import Reconcile, Reconciler
 from tonnage.client.recorder import EventType, Recorder
 from tonnage.clock import Clock, StampAges
 from tonnage.csi.client import CsiClient
 from tonnage.errors import ApiError, TonnageError
 from tonnage.gates import Gates
-from tonnage.objects.core_v1 import PersistentVolume, Pod
+from tonnage.objects import core_v1, storage_v1
 from tonnage.objects.meta import Object
-from tonnage.objects.storage_v1 import VolumeAttachment
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +47,7 @@ class AttacherHere(NamedTuple):
 
     volume_finalizer: str
     """The finalizer that the attacher keeps on a volume while the volume is attached anywhere."""
-    finalizers: Callable[[PersistentVolume, str], Awaitable[tuple[tuple[str, ...], Mapping[str, str]]]]
+    finalizers: Callable[[core_v1.PersistentVolume, str], Awaitable[tuple[tuple[str, ...], Mapping[str, str]]]]
     """Puts the finalizer on the volume. Returns finalizers and annotations for its attachment to the node."""
 
 
@@ -58,12 +55,12 @@ class AttacherHere(NamedTuple):
 class ControllerContext:
     """All controllers share the client; `recorder` writes events under the controller's own name."""
 
-    client: Client
+    client: http.Client
     informers: InformerFactory
     recorder: Recorder
     clock: Clock
     rng: random.Random
-    queues: WorkQueueMetrics | None = None
+    queues: metrics.WorkQueueMetrics | None = None
     """For `Reconciler(metrics=…)`."""
     attachers: dict[str, AttacherHere] = field(default_factory=dict)
     """By driver name: whoever binds a volume or creates an attachment also makes the attacher's first write."""
@@ -88,13 +85,13 @@ class QueueController:
     def _add_queue(
         self,
         name: str,
-        reconcile: Reconcile,
+        reconcile: reconciler.Reconcile,
         *,
         workers: int = 4,
         first_retry_s: float = 0.05,
         max_retry_s: float = 60.0,
-    ) -> Reconciler:
-        queue = Reconciler(
+    ) -> reconciler.Reconciler:
+        queue = reconciler.Reconciler(
             name,
             reconcile,
             clock=self._clock,
@@ -147,17 +144,17 @@ def namespace_of(found: Object) -> tuple[str]:
     return (found.namespace,)
 
 
-def node_of_pod(pod: Pod) -> tuple[str, ...]:
+def node_of_pod(pod: core_v1.Pod) -> tuple[str, ...]:
     return (pod.spec.node_name,) if pod.spec.node_name else ()
 
 
-def volume_of_attachment(attachment: VolumeAttachment) -> tuple[str, ...]:
+def volume_of_attachment(attachment: storage_v1.VolumeAttachment) -> tuple[str, ...]:
     """The name of the attached volume; empty for an inline volume."""
     name = attachment.spec.source.persistent_volume_name
     return (name,) if name else ()
 
 
-def node_of_attachment(attachment: VolumeAttachment) -> tuple[str, ...]:
+def node_of_attachment(attachment: storage_v1.VolumeAttachment) -> tuple[str, ...]:
     return (attachment.spec.node_name,)
 
 

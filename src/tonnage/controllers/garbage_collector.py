@@ -15,21 +15,16 @@ import asyncio
 from collections.abc import Hashable
 from typing import Final
 
-from tonnage import logs
-from tonnage.client.cache import Cache
-from tonnage.client.discovered_kinds import DiscoveredKinds, metadata_class, wait_for_served_resources
-from tonnage.clock import within
-from tonnage.controllers import dependency_graph
-from tonnage.controllers.controller_context import ControllerContext, QueueController
+from tonnage import clock, errors, logs
+from tonnage.client import cache, discovered_kinds
+from tonnage.controllers import controller_context, dependency_graph
 from tonnage.controllers.dependency_graph import Item, OwnerState
-from tonnage.errors import NotFound, TonnageError
-from tonnage.objects.codec import convert
+from tonnage.objects import codec, resources
 from tonnage.objects.core_v1.persistent_volume import ObjectReference
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Object, OwnerReference
-from tonnage.objects.resources import BY_KIND, BY_PLURAL, Resource
 
-_DEFINITIONS: Final = BY_PLURAL["apiextensions.k8s.io", "customresourcedefinitions"]
+_DEFINITIONS: Final = resources.BY_PLURAL["apiextensions.k8s.io", "customresourcedefinitions"]
 _DISCOVERY_S: Final = 30.0
 _IGNORED: Final = frozenset(("events",))
 _UNSEEN_S: Final = 10.0
@@ -40,16 +35,16 @@ _MAX_ABSENT: Final = 500
 _log = logs.logger(__name__)
 
 
-class GarbageCollector(QueueController):
+class GarbageCollector(controller_context.QueueController):
     """Deletes objects that have lost their owners, and carries out foreground and orphaning deletions."""
 
-    def __init__(self, context: ControllerContext) -> None:
+    def __init__(self, context: controller_context.ControllerContext) -> None:
         super().__init__(context)
         self.graph = dependency_graph.DependencyGraph()
         self._reconciler = self._add_queue("garbage-collector", self.reconcile, workers=8)
         self.queue = self._reconciler.queue
         """The uids of the objects to process."""
-        self._discovered = DiscoveredKinds(
+        self._discovered = discovered_kinds.DiscoveredKinds(
             context.client,
             clock=context.clock,
             added=self._follow,
@@ -71,15 +66,15 @@ class GarbageCollector(QueueController):
 
     async def _run(self) -> None:
         known = self._informers.followed()  # whole objects, for other controllers; of other kinds only metadata is read
-        served = await wait_for_served_resources(self._client, clock=self._clock, rng=self._rng)
+        served = await discovered_kinds.wait_for_served_resources(self._client, clock=self._clock, rng=self._rng)
         followed = [resource for resource in served if resource.plural not in _IGNORED]
         for resource in followed:
-            self._follow(resource, self._informers.of(known.get(resource) or metadata_class(resource)))
+            self._follow(resource, self._informers.of(known.get(resource) or discovered_kinds.metadata_class(resource)))
         await self._informers.wait_synced()
         try:  # custom kinds too, but not for ever: a kind that cannot be watched must not stop the others
-            await within(self._clock, _DISCOVERY_S, self._discovered.wait_synced())
-        except (TimeoutError, TonnageError) as exc:
-            error = exc.message if isinstance(exc, TonnageError) else "no answer yet"
+            await clock.within(self._clock, _DISCOVERY_S, self._discovered.wait_synced())
+        except (TimeoutError, errors.TonnageError) as exc:
+            error = exc.message if isinstance(exc, errors.TonnageError) else "no answer yet"
             _log.warning("Some kinds that are not in the table are not known yet", error=error)
         self.start_processing()
         _log.info("In step", kinds=len(followed), objects=len(self.graph))
@@ -107,7 +102,7 @@ class GarbageCollector(QueueController):
         """Remove an object that an informer or the server reports as gone."""
         self._enqueue(self.graph.remove(uid))
 
-    def _follow(self, resource: Resource, informer: Cache[Object]) -> None:
+    def _follow(self, resource: resources.Resource, informer: cache.Cache[Object]) -> None:
         def seen(found: Object) -> None:
             self.put(Item.of(resource, found.metadata))
 
@@ -115,7 +110,7 @@ class GarbageCollector(QueueController):
         if resource == _DEFINITIONS:
             informer.on_change(self._discovered.look)
 
-    def _forget_kind(self, resource: Resource) -> None:
+    def _forget_kind(self, resource: resources.Resource) -> None:
         """Remove a kind that the server no longer serves. Its objects may live on under another version."""
         for item in [each for each in self.graph if each.resource == resource]:
             self.remove(item.uid)
@@ -173,7 +168,7 @@ class GarbageCollector(QueueController):
         """The object's metadata from the server; None when no object of this uid exists any more."""
         try:
             metadata: Doc = (await self._client.get_doc(item.resource, item.key))["metadata"]
-        except NotFound:
+        except errors.NotFound:
             return None
         return metadata if metadata["uid"] == item.uid else None
 
@@ -181,7 +176,7 @@ class GarbageCollector(QueueController):
         owners: list[tuple[OwnerReference, OwnerState]] = []
         again_s = None
         for doc in metadata.get("ownerReferences", ()):
-            reference = convert(OwnerReference, doc)
+            reference = codec.convert(OwnerReference, doc)
             state = await self._owner_state(reference, item)
             if state is None:
                 return None
@@ -208,7 +203,7 @@ class GarbageCollector(QueueController):
             return OwnerState.SOLID  # its deletion will queue the item again
         if reference.uid in self._absent:
             return OwnerState.DANGLING
-        resource = BY_KIND.get((reference.api_version, reference.kind)) or self._discovered.find(
+        resource = resources.BY_KIND.get((reference.api_version, reference.kind)) or self._discovered.find(
             reference.api_version, reference.kind
         )
         if resource is None:
@@ -224,7 +219,7 @@ class GarbageCollector(QueueController):
             return OwnerState.DANGLING  # a uid never comes back
         try:
             metadata = (await self._client.get_doc(resource, key))["metadata"]
-        except NotFound as exc:
+        except errors.NotFound as exc:
             if exc.name != reference.name:
                 _log.debug("An owner of a kind that is not served is ignored", item=item.key, owner=key)
                 return None  # the path is missing, not the object
@@ -252,7 +247,7 @@ class GarbageCollector(QueueController):
             await self._client.delete(
                 item.resource, item.key, uid=item.uid, resource_version=version, propagation=propagation
             )
-        except NotFound:
+        except errors.NotFound:
             self.remove(item.uid)
 
     async def _drop_owners(self, item: Item, metadata: Doc, uids: set[str]) -> None:

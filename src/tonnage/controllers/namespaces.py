@@ -19,16 +19,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from tonnage import errors, logs
-from tonnage.client.cache import Indexer
+from tonnage import clock, errors, logs
+from tonnage.client import cache, recorder
 from tonnage.client.discovered_kinds import (
     discovered_resources,
     metadata_class,
     served_resources,
     wait_for_served_resources,
 )
-from tonnage.client.recorder import truncated
-from tonnage.clock import parse_rfc3339, rfc3339
 from tonnage.controllers.controller_context import (
     ControllerContext,
     QueueController,
@@ -155,7 +153,7 @@ class ResourceQuotaController(QueueController):
         self._reconciler = self._add_queue("resource-quota", self._reconcile)
         # Not queued when the server charges a quota: the charged object does not exist yet and would not be counted.
         self._reconciler.follow(self._quotas, lambda quota: () if quota.is_counted else (quota.namespace,))
-        self._by_namespace = Indexer(self._quotas, namespace_of)
+        self._by_namespace = cache.Indexer(self._quotas, namespace_of)
         self._counted: tuple[Resource, ...] = ()
 
     async def run(self) -> None:
@@ -250,9 +248,9 @@ def conditions_after(known: Iterable[Doc], remains: Remains, now: datetime) -> l
         was = by_type.get(type_)
         status = "True" if type_ in troubles else "False"
         reason, message = troubles.get(type_, calm)
-        since = was["lastTransitionTime"] if was is not None and was["status"] == status else rfc3339(now)
+        since = was["lastTransitionTime"] if was is not None and was["status"] == status else clock.rfc3339(now)
         by_type[type_] = {"type": type_, "status": status, "lastTransitionTime": since, "reason": reason}
-        by_type[type_]["message"] = truncated(message, _MAX_MESSAGE_BYTES)
+        by_type[type_]["message"] = recorder.truncated(message, _MAX_MESSAGE_BYTES)
     return None if by_type == before else list(by_type.values())
 
 
@@ -324,7 +322,7 @@ class NamespaceController(QueueController):
         name, remains = doc["metadata"]["name"], Remains()
         pods = (await self._client.list(Pod, namespace=name)).items
         grace_s = max((pod.spec.termination_grace_period_seconds for pod in pods if not pod.is_terminal), default=0)
-        if self._ages.age_s(name, parse_rfc3339(doc["metadata"]["deletionTimestamp"])) >= grace_s:
+        if self._ages.age_s(name, clock.parse_rfc3339(doc["metadata"]["deletionTimestamp"])) >= grace_s:
             grace_s = 0  # it should be over by now
         estimate_s = max(await self._delete_all(_PODS, name, remains), grace_s)
         if remains.by_resource:

@@ -15,11 +15,8 @@ from typing import Final
 
 from prometheus_client import Counter
 
-from tonnage import logs
-from tonnage.client.informers import InformerScope
-from tonnage.client.metrics import WorkQueueMetrics
-from tonnage.client.program import Program, Runtime
-from tonnage.clock import Backoff
+from tonnage import clock, errors, logs
+from tonnage.client import informers, metrics, program
 from tonnage.controllers import PROGRAM, garbage_collector, namespaces
 from tonnage.controllers.controller_context import (
     AttacherHere,
@@ -30,7 +27,6 @@ from tonnage.controllers.controller_context import (
 from tonnage.controllers.nodes import node_lifecycle, pod_deletion
 from tonnage.controllers.volumes import attach_detach, attacher, persistent_volume_binder, protection
 from tonnage.controllers.workloads import deployments, disruption, jobs, revisioned_sets
-from tonnage.errors import TonnageError, closest
 
 
 class Attachers(QueueController):
@@ -108,11 +104,11 @@ CONTROLLERS: Final[tuple[ControllerDescriptor, ...]] = (
 )
 
 
-class UnknownController(TonnageError):
+class UnknownController(errors.TonnageError):
     def __init__(self, name: str) -> None:
         self.name = name
         names = [controller_descriptor.name for controller_descriptor in CONTROLLERS]
-        close = closest(name, [*names, *(alias for each in CONTROLLERS for alias in each.aliases)])
+        close = errors.closest(name, [*names, *(alias for each in CONTROLLERS for alias in each.aliases)])
         hint = f"did you mean {close[0]}?" if close else f"there are: {', '.join(names)}"
         super().__init__(f'"{name}" is not in the list of known controllers', hint=hint)
 
@@ -136,12 +132,12 @@ _FIRST_PAUSE_S, _MAX_PAUSE_S = 1.0, 60.0
 _log = logs.logger("tonnage.controllers")
 
 
-class ControllerManager(Program):
+class ControllerManager(program.Program):
     """Runs the enabled controllers; use it as a context manager."""
 
     def __init__(
         self,
-        runtime: Runtime,
+        runtime: program.Runtime,
         configuration: ControllerManagerConfiguration,
         *,
         controllers: Sequence[str] = ALL,
@@ -160,9 +156,9 @@ class ControllerManager(Program):
             each.name: self._new_recorder(each.reporter or each.name, runtime.identity or PROGRAM)
             for each in self.descriptors
         }
-        self._queues = WorkQueueMetrics(runtime.registry, runtime.clock.monotonic)
+        self._queues = metrics.WorkQueueMetrics(runtime.registry, runtime.clock.monotonic)
         self._attachers: dict[str, AttacherHere] = {}
-        self._scopes: dict[str, InformerScope] = {}
+        self._scopes: dict[str, informers.InformerScope] = {}
         self._controllers: dict[str, QueueController] = {each.name: self._build(each) for each in self.descriptors}
         self._restarts = Counter(
             "tonnage_controller_restarts",
@@ -195,7 +191,7 @@ class ControllerManager(Program):
             await self._stop_recorders()  # while we still lead: after that nothing may be written
 
     def _build(self, descriptor: ControllerDescriptor) -> QueueController:
-        scope = self._scopes[descriptor.name] = InformerScope(self.informers)
+        scope = self._scopes[descriptor.name] = informers.InformerScope(self.informers)
         recorder = self._recorder_of[descriptor.name]
         context = ControllerContext(
             self._client,
@@ -210,7 +206,7 @@ class ControllerManager(Program):
         return descriptor.build(context)
 
     async def _keep_running(self, descriptor: ControllerDescriptor) -> None:
-        backoff = Backoff(clock=self._clock, rng=self._rng, first_s=_FIRST_PAUSE_S, max_s=_MAX_PAUSE_S)
+        backoff = clock.Backoff(clock=self._clock, rng=self._rng, first_s=_FIRST_PAUSE_S, max_s=_MAX_PAUSE_S)
         while True:
             try:
                 await self._controllers[descriptor.name].run()

@@ -13,9 +13,8 @@ from pathlib import Path
 
 import grpc.aio
 
+from tonnage import errors, private_files
 from tonnage.csi.address import socket_path, target_of
-from tonnage.errors import TonnageError
-from tonnage.private_files import NotOurs, require_place_for_socket
 
 Register = Callable[[grpc.aio.Server], None]
 """Adds a service: `lambda server: add_NodeServicer_to_server(node, server)`."""
@@ -39,7 +38,7 @@ async def served(
         if path is not None and beside is not None:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             for place in (path, beside):
-                require_place_for_socket(place)
+                private_files.require_place_for_socket(place)
         if not server.add_insecure_port(target_of(address if beside is None else f"unix:{beside}")):
             raise RuntimeError("no port")
         await server.start()
@@ -47,12 +46,12 @@ async def served(
             beside.chmod(0o600)
             ours = _identity(beside)
             beside.replace(path)
-    except NotOurs as exc:
+    except private_files.NotOurs as exc:
         await server.stop(None)
-        raise TonnageError(f"cannot listen on {address}: {exc.message}", hint=exc.hint) from exc
+        raise errors.TonnageError(f"cannot listen on {address}: {exc.message}", hint=exc.hint) from exc
     except (RuntimeError, OSError) as exc:
         await server.stop(None)
-        raise TonnageError(f"cannot listen on {address}: {exc}", hint=_HINT) from exc
+        raise errors.TonnageError(f"cannot listen on {address}: {exc}", hint=_HINT) from exc
     try:
         yield address
     finally:

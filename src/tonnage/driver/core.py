@@ -33,17 +33,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tonnage import driver, errors, keyed, private_files
 from tonnage.clock import Clock
 from tonnage.csi.errors import Code
-from tonnage.driver import DRIVER_NAME
 from tonnage.driver.node_pools import Policy, PoolId
 from tonnage.driver.state.contents import ForeignContents
 from tonnage.driver.state.folder import StateFolder, measured_bytes
 from tonnage.driver.state.records import Intent, SnapshotRecord, VolumeRecord
-from tonnage.errors import TonnageError
 from tonnage.faults import Fault, FaultFile
-from tonnage.keyed import KeyedLocks
-from tonnage.private_files import NotOurs
 
 
 class Allocations:
@@ -126,7 +123,7 @@ class Allocations:
             self._reserved_slots[node].discard(volume_id)
 
 
-class StatusError(TonnageError):
+class StatusError(errors.TonnageError):
     """A refused call, with the CSI specification's code; the interceptor turns it into the answer."""
 
     def __init__(self, code: Code, message: str) -> None:
@@ -224,7 +221,7 @@ class CsiDriverSettings:
 
     pools: Mapping[str, tuple[int, ...]]
     """Pools by node id; these nodes are all nodes there are."""
-    name: str = DRIVER_NAME
+    name: str = driver.DRIVER_NAME
     max_volumes: Mapping[str, int] = field(default_factory=dict)
     """How many volumes a node can take; 0 or no entry: no limit."""
     policy: Policy = "best-fit"
@@ -243,7 +240,7 @@ class Core:
     settings: CsiDriverSettings
     allocations: Allocations
     folder: StateFolder
-    locks: KeyedLocks
+    locks: keyed.KeyedLocks
     faults: InjectedFaults
     clock: Clock
     rng: random.Random
@@ -322,7 +319,7 @@ class Core:
         """Remove a record and its contents. Raises StatusError for contents that are not the driver's; they stay."""
         try:
             intent = await asyncio.to_thread(self.folder.retire, record)
-        except (ForeignContents, NotOurs) as exc:
+        except (ForeignContents, private_files.NotOurs) as exc:
             raise refused(exc) from exc
         self.allocations.remove(record)
         await self._finish(intent)
@@ -340,12 +337,12 @@ class Core:
         """Refuse if something foreign is at the place of `wanted`; it counts as used."""
         try:
             yield
-        except (ForeignContents, NotOurs) as exc:
+        except (ForeignContents, private_files.NotOurs) as exc:
             if isinstance(exc, ForeignContents) and exc.path == self.folder.contents_of(wanted):
                 await self._count_unknown(wanted.pool_id, exc.path)
             raise refused(exc) from exc
 
 
-def refused(exc: TonnageError) -> StatusError:
+def refused(exc: errors.TonnageError) -> StatusError:
     remedy = f"; {exc.hint}" if exc.hint else ""
     return failed_precondition(f"{exc.message}{remedy}")

@@ -12,14 +12,12 @@ import random
 from pathlib import Path
 from typing import Final
 
-from tonnage import logs
+from tonnage import errors, keyed, logs
 from tonnage.clock import Clock
 from tonnage.driver.core import Allocations, Core, CsiDriverSettings, InjectedFaults, RebuildHooks
 from tonnage.driver.state.folder import StateFolder, UnknownContents, place_of, require_records, unknown_contents
 from tonnage.driver.state.records import StateFolderError, is_node_id, read_records
-from tonnage.errors import TonnageError
 from tonnage.faults import FaultFile
-from tonnage.keyed import KeyedLocks
 
 __all__ = ["CsiDriverSettings", "Driver", "RebuildHooks"]
 
@@ -53,7 +51,7 @@ class UnknownWatch:
         known = tuple(allocations.unknown_bytes)
         try:
             found, gone = await asyncio.to_thread(_look, folder, known)
-        except (TonnageError, OSError) as exc:
+        except (errors.TonnageError, OSError) as exc:
             if self._problem != str(exc):
                 self._problem = str(exc)
                 _log.warning("The pools cannot be looked through for contents without a record", error=self._problem)
@@ -125,7 +123,7 @@ class Driver:
             settings=settings,
             allocations=allocations,
             folder=folder,
-            locks=KeyedLocks(),
+            locks=keyed.KeyedLocks(),
             faults=InjectedFaults(faults, allocations),
             clock=clock,
             rng=rng,

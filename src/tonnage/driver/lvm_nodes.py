@@ -8,18 +8,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from tonnage import logs
+from tonnage import errors, logs, quantity
 from tonnage.client.http import Client
 from tonnage.clock import Clock
 from tonnage.driver.driver import Driver
 from tonnage.driver.volumes.parameters import group_name
-from tonnage.errors import NotFound, TonnageError
-from tonnage.objects.core_v1 import Node
+from tonnage.objects import core_v1, resources
 from tonnage.objects.document import Doc
-from tonnage.objects.resources import Resource
-from tonnage.quantity import Quantity
 
-LVM_NODES: Final = Resource("local.openebs.io", "v1alpha1", "LVMNode", "lvmnodes", True, ("lvmnode",))
+LVM_NODES: Final = resources.Resource("local.openebs.io", "v1alpha1", "LVMNode", "lvmnodes", True, ("lvmnode",))
 _LOOK_EVERY_S: Final = 0.5
 
 _log = logs.logger("tonnage.driver")
@@ -39,7 +36,7 @@ class LvmNodes:
             for node in self._driver.nodes:
                 try:
                     await self._keep(node)
-                except TonnageError as exc:
+                except errors.TonnageError as exc:
                     if exc.message != self._problem:  # log it once, not twice a second
                         _log.warning("An LVMNode cannot be written; it is tried again", node=node, error=exc.message)
                     self._problem = exc.message
@@ -52,8 +49,8 @@ class LvmNodes:
         key = f"{self._namespace}/{node}"
         try:
             await self._client.patch_doc(LVM_NODES, key, {"volumeGroups": groups})
-        except NotFound:
-            owner = await self._client.get(Node, node)
+        except errors.NotFound:
+            owner = await self._client.get(core_v1.Node, node)
             reference = {"apiVersion": "v1", "kind": "Node", "name": node, "uid": owner.uid, "controller": True}
             doc = {
                 "apiVersion": LVM_NODES.api_version,
@@ -70,8 +67,8 @@ class LvmNodes:
             {
                 "name": group_name(number),
                 "uuid": f"{node}-{group_name(number)}",
-                "size": str(Quantity.from_bytes(size)),
-                "free": str(Quantity.from_bytes(free[number])),
+                "size": str(quantity.Quantity.from_bytes(size)),
+                "free": str(quantity.Quantity.from_bytes(free[number])),
                 "lvCount": 0,
                 "pvCount": 1,
                 "maxLv": 0,

@@ -32,15 +32,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
 
-from tonnage import logs
-from tonnage.client.cache import Indexer
-from tonnage.client.program import Program, Runtime
-from tonnage.client.reconciler import Reconciler
-from tonnage.client.recorder import EventType
-from tonnage.driver import TOPOLOGY_KEY
-from tonnage.driver.core import RebuildHooks
+from tonnage import errors, logs
+from tonnage.client import cache, program, reconciler, recorder
+from tonnage.driver import TOPOLOGY_KEY, core
 from tonnage.driver.driver import Driver
-from tonnage.errors import Invalid
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod, is_out_of_use
 from tonnage.objects.core_v1.persistent_volume import VOLUME_HOME, ObjectReference
 from tonnage.objects.document import Doc
@@ -127,10 +122,10 @@ _GATE = "MutablePVNodeAffinity"
 _log = logs.logger(__name__)
 
 
-class RebuildController(Program):
+class RebuildController(program.Program):
     """Keeps the node affinity of every volume of one driver as the contract demands."""
 
-    def __init__(self, runtime: Runtime, driver: Driver) -> None:
+    def __init__(self, runtime: program.Runtime, driver: Driver) -> None:
         super().__init__(runtime)
         self.recorder = self._new_recorder(PROGRAM, runtime.identity or PROGRAM)
         self._driver = driver
@@ -139,12 +134,12 @@ class RebuildController(Program):
         self._volumes = self.informers.of(PersistentVolume)
         self._claims = self.informers.of(PersistentVolumeClaim)
         self._pods = self.informers.of(Pod)
-        self._of_handle = Indexer(self._volumes, lambda volume: filter(None, (self._handle(volume),)))
-        self._pods_of_claim = Indexer(self._pods, Pod.claim_keys)
+        self._of_handle = cache.Indexer(self._volumes, lambda volume: filter(None, (self._handle(volume),)))
+        self._pods_of_claim = cache.Indexer(self._pods, Pod.claim_keys)
         self._settling_since_s: dict[Key, float] = {}
         self._without_room: set[str] = set()  # uids of pods whose node had no room for one of their volumes
         self._refused: set[str] = set()  # by uid: the event on a volume's refusal is sent once
-        self._work = Reconciler("rebuilding", self._reconcile, clock=runtime.clock)
+        self._work = reconciler.Reconciler("rebuilding", self._reconcile, clock=runtime.clock)
         self._volumes.add_handlers(on_delete=self._forget)
         self._work.follow(self._volumes)
         self._work.follow(self._claims, self._volumes_beside)
@@ -153,14 +148,14 @@ class RebuildController(Program):
         self._nodes.add_handlers(on_add=self._look_at, on_update=self._node_changed, on_delete=self._look_at)
 
     @property
-    def hooks(self) -> RebuildHooks:
+    def hooks(self) -> core.RebuildHooks:
         """The driver's hooks. A volume wanted on another node is the signal to rebuild it, whatever the state of its
         home.
 
         To refuse a pod placed elsewhere between a cordon and an uncordon would leave it waiting for ever. The driver
         itself refuses to move a volume in use on a live node.
         """
-        return RebuildHooks(
+        return core.RebuildHooks(
             may_leave=lambda _node: True, is_gone=self.is_gone, on_rebuilt=self._moved, on_refused=self._no_room_on
         )
 
@@ -289,7 +284,7 @@ class RebuildController(Program):
         patch["metadata"] |= {"uid": volume.uid, "resourceVersion": volume.metadata.resource_version}
         try:
             await self._client.patch(PersistentVolume, volume.key, patch)
-        except Invalid as exc:
+        except errors.Invalid as exc:
             if "nodeAffinity" not in exc.message:
                 raise
             if not self._refused:
@@ -305,7 +300,7 @@ class RebuildController(Program):
         self._tell(volume, "Normal", change.reason, change.note)
         return None
 
-    def _tell(self, volume: PersistentVolume, type: EventType, reason: str, note: str) -> None:
+    def _tell(self, volume: PersistentVolume, type: recorder.EventType, reason: str, note: str) -> None:
         """Send an event on the volume, and one on its claim, where people look."""
         self.recorder.event(volume, type, reason, _ACTIONS[reason], note)
         owner = volume.spec.claim_ref

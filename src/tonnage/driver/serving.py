@@ -23,7 +23,7 @@ import grpc.aio
 from google.protobuf.message import Message
 from google.protobuf.wrappers_pb2 import BoolValue
 
-from tonnage import __version__, logs
+from tonnage import __version__, errors, logs
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi import csi_pb2_grpc as rpc
 from tonnage.csi.errors import Code
@@ -32,7 +32,6 @@ from tonnage.driver.core import Core, StatusError
 from tonnage.driver.driver import Driver
 from tonnage.driver.services import ControllerService, NodeService
 from tonnage.driver.volumes.parameters import groups_within, nodes_within
-from tonnage.errors import TonnageError
 
 _Service = csi.PluginCapability.Service
 _Expansion = csi.PluginCapability.VolumeExpansion
@@ -87,7 +86,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             except StatusError as exc:
                 _log.debug("Call refused", method=method, code=exc.code.name, err=exc.message)
                 await context.abort(exc.code, exc.message)
-            except (TonnageError, OSError) as exc:
+            except (errors.TonnageError, OSError) as exc:
                 _log.error("Call failed", method=method, err=str(exc))
                 await context.abort(Code.INTERNAL, str(exc))
 
@@ -138,7 +137,7 @@ def _serialized(answer: Message | None) -> bytes:
 async def serve(driver: Driver, *, endpoint: str, node_endpoint_template: str = "") -> AsyncIterator[tuple[str, ...]]:
     """Open every socket; yields the addresses, `endpoint` first. Ends when calls have ended. Raises TonnageError."""
     if node_endpoint_template and "{node}" not in node_endpoint_template:
-        raise TonnageError(
+        raise errors.TonnageError(
             f'"{node_endpoint_template}" is one address for all nodes', hint="write {node} where the node's id goes"
         )
     async with AsyncExitStack() as opened:

@@ -14,14 +14,13 @@ from typing import Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from tonnage import logs
+from tonnage import errors, logs
 from tonnage.client.cache import Cache, Indexer, MutationCache
 from tonnage.client.http import Client
 from tonnage.client.metrics import WorkQueueMetrics
 from tonnage.client.recorder import Recorder
 from tonnage.clock import Clock
 from tonnage.csi.metrics import kubelet_calls
-from tonnage.errors import TonnageError
 from tonnage.faults import Fault, FaultFile, InvalidFault, active_fault
 from tonnage.node.settings import NodeSettings
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
@@ -138,7 +137,7 @@ class PodIndex:
 _log = logs.logger(__name__)
 
 
-class NodeIdle(TonnageError):
+class NodeIdle(errors.TonnageError):
     """A fault stops or removes the node: it abandons its current work."""
 
 

@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from tonnage import logs
+from tonnage import logs, private_files
 from tonnage.clock import Clock, exponential_s, jittered, remaining_s, within
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.address import socket_identity
@@ -31,7 +31,6 @@ from tonnage.csi.driver_capabilities import NodeCapabilities, get_driver_name, g
 from tonnage.errors import Invalid, TonnageError
 from tonnage.node.context import NodeContext, NodePart, Trigger
 from tonnage.objects.storage_v1 import CSIDriver
-from tonnage.private_files import own_folder, read_own, write_private
 
 _log = logs.logger("tonnage.node.drivers")
 _limits_log = logs.logger("tonnage.node.attach_limits")
@@ -90,7 +89,7 @@ class Drivers(NodePart):
         self._expected_until_s = self._clock.monotonic() + self._settings.driver_start_grace_s
         for path in sorted(self._folder.glob("*.json")):
             try:
-                said = json.loads(read_own(path))
+                said = json.loads(private_files.read_own(path))
                 self._expected[str(said["driverName"])] = str(said["address"])
             except (TonnageError, OSError, ValueError, KeyError, TypeError) as exc:
                 _log.warning("A record of a driver cannot be read", path=str(path), error=str(exc))
@@ -166,11 +165,11 @@ class Drivers(NodePart):
     def _record(self, name: str, address: str) -> None:
         text = json.dumps({"driverName": name, "address": address})
         path = self._folder / f"{name}.json"
-        own_folder(self._folder, mode=0o750)
+        private_files.own_folder(self._folder, mode=0o750)
         with suppress(FileNotFoundError):
-            if read_own(path) == text.encode():
+            if private_files.read_own(path) == text.encode():
                 return
-        write_private(path, text.encode())
+        private_files.write_private(path, text.encode())
 
 
 FIRST_S: Final = 1.0

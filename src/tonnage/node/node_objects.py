@@ -12,16 +12,13 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
-from tonnage import __version__
+from tonnage import __version__, clock
 from tonnage.behaviour.workloads.templates import owner_ref
-from tonnage.clock import rfc3339, rfc3339_micro
 from tonnage.node.settings import KUBELET_VERSION, NodeSettings, architecture
+from tonnage.objects import core_v1, meta, names
 from tonnage.objects.codec import to_doc
-from tonnage.objects.core_v1 import Node
 from tonnage.objects.core_v1.pod import HOSTNAME
 from tonnage.objects.document import Doc
-from tonnage.objects.meta import Condition
-from tonnage.objects.names import label_key, label_value
 from tonnage.quantity import Quantity
 from tonnage.scheduling.cluster.pod_info import is_extended
 
@@ -62,12 +59,12 @@ def new_node(name: str, settings: NodeSettings, *, now: datetime) -> Doc:
     }
 
 
-def missing_labels(node: Node) -> dict[str, str]:
+def missing_labels(node: core_v1.Node) -> dict[str, str]:
     """Standard labels that a node lacks or has wrong, mostly because somebody else created the Node."""
     return {key: value for key, value in standard_labels(node.name).items() if node.metadata.labels.get(key) != value}
 
 
-def status_patch(node: Node, settings: NodeSettings, *, now: datetime) -> Doc | None:
+def status_patch(node: core_v1.Node, settings: NodeSettings, *, now: datetime) -> Doc | None:
     """What the node's status lacks, as a strategic patch; None while it is correct and recent enough."""
     machine = _machine(node.name, settings)
     capacity = {**node.status.capacity, **_quantities(settings.capacity)}
@@ -113,11 +110,11 @@ def require_storable(node_id: str, topology: Mapping[str, str]) -> None:
     if not is_node_id(node_id):
         raise ValueError(f"the driver's node id has {len(node_id.encode())} bytes; it must have 1 to {_NODE_ID_BYTES}")
     for key, value in topology.items():
-        if wrong := label_key(key) or label_value(value):
+        if wrong := names.label_key(key) or names.label_value(value):
             raise ValueError(f'the driver\'s topology segment "{key}": "{value}" is not a label: {wrong[0]}')
 
 
-def topology_patch(node: Node, topology: Mapping[str, str], node_ids: Mapping[str, str]) -> Doc | None:
+def topology_patch(node: core_v1.Node, topology: Mapping[str, str], node_ids: Mapping[str, str]) -> Doc | None:
     """The drivers' labels and node ids, as a merge patch; None if the node has them."""
     labels = {key: value for key, value in topology.items() if key not in node.metadata.labels}
     said = json.dumps(dict(node_ids), separators=(",", ":"), sort_keys=True, ensure_ascii=False)
@@ -127,7 +124,7 @@ def topology_patch(node: Node, topology: Mapping[str, str], node_ids: Mapping[st
     return {"metadata": {"uid": node.uid, "labels": labels, "annotations": annotations}}
 
 
-def new_lease(node: Node, settings: NodeSettings, *, now: datetime) -> Doc:
+def new_lease(node: core_v1.Node, settings: NodeSettings, *, now: datetime) -> Doc:
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
@@ -141,7 +138,7 @@ def renewal(name: str, settings: NodeSettings, *, now: datetime) -> Doc:
         "spec": {
             "holderIdentity": name,
             "leaseDurationSeconds": settings.lease_duration_s,
-            "renewTime": rfc3339_micro(now),
+            "renewTime": clock.rfc3339_micro(now),
         }
     }
 
@@ -177,7 +174,7 @@ def _machine(name: str, settings: NodeSettings) -> Doc:
     }
 
 
-def _is_told(shown: Condition | None, wanted: tuple[str, str, str, str], now: datetime, report_s: float) -> bool:
+def _is_told(shown: meta.Condition | None, wanted: tuple[str, str, str, str], now: datetime, report_s: float) -> bool:
     """True if a condition is as wanted and its heartbeat is recent enough."""
     if shown is None or shown.last_heartbeat_time is None or (shown.status, shown.reason) != wanted[1:3]:
         return False
@@ -185,7 +182,7 @@ def _is_told(shown: Condition | None, wanted: tuple[str, str, str, str], now: da
     return timedelta() <= now - shown.last_heartbeat_time < timedelta(seconds=report_s)
 
 
-def _conditions(shown: Iterable[Condition], *, now: datetime) -> list[Doc]:
+def _conditions(shown: Iterable[meta.Condition], *, now: datetime) -> list[Doc]:
     """Every condition with a fresh heartbeat; lastTransitionTime stays where the status stays."""
     before = {condition.type: condition for condition in shown}
     made = []
@@ -198,8 +195,8 @@ def _conditions(shown: Iterable[Condition], *, now: datetime) -> list[Doc]:
                 "status": status,
                 "reason": reason,
                 "message": message,
-                "lastHeartbeatTime": rfc3339(now),
-                "lastTransitionTime": rfc3339(since or now),
+                "lastHeartbeatTime": clock.rfc3339(now),
+                "lastTransitionTime": clock.rfc3339(since or now),
             }
         )
     return made

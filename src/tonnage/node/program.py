@@ -16,16 +16,13 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, Self
 
-from tonnage.client.cache import MutationCache
-from tonnage.client.program import Program, Runtime
-from tonnage.client.reconciler import Reconciler
+from tonnage.client import cache, program, reconciler
 from tonnage.clock import within
 from tonnage.faults import FaultFile
+from tonnage.node import drivers, registration
 from tonnage.node.context import NodeContext, NodeFaults, NodeMetrics, NodePart, PodIndex
-from tonnage.node.drivers import AttachLimitUpdater, Drivers
 from tonnage.node.mounts.mounter import Mounter
 from tonnage.node.pods.worker import STAGED, PodWorker
-from tonnage.node.registration import Registration
 from tonnage.node.settings import PROGRAM, NodeSettings
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key
@@ -46,12 +43,12 @@ class Kubelet(NodePart):
     def __init__(self, context: NodeContext) -> None:
         super().__init__(context)
         self.name = name = context.node
-        self.drivers = Drivers(context, self._driver_changed)
-        self.registration = Registration(context, self.drivers)
-        self.limits = AttachLimitUpdater(context, self.drivers, self.registration.put)
+        self.drivers = drivers.Drivers(context, self._driver_changed)
+        self.registration = registration.Registration(context, self.drivers)
+        self.limits = drivers.AttachLimitUpdater(context, self.drivers, self.registration.put)
         self.mounter = Mounter(context, self.drivers)
         self.worker = PodWorker(context, self.mounter, self.limits, enqueue=lambda uid: self.pod_queue.add(uid))
-        self.pod_queue = Reconciler(
+        self.pod_queue = reconciler.Reconciler(
             f"pods of {name}",
             self._reconcile,
             clock=self._clock,
@@ -61,7 +58,7 @@ class Kubelet(NodePart):
             first_retry_s=_FIRST_RETRY_S,
             max_retry_s=_MAX_RETRY_S,
         )
-        self.registration_queue = Reconciler(
+        self.registration_queue = reconciler.Reconciler(
             f"node {name}",
             self._register,
             clock=self._clock,
@@ -176,12 +173,12 @@ _BOUND_PODS: Final = "spec.nodeName!="
 _POLL_FAULTS_S: Final = 0.25
 
 
-class NodeProgram(Program):
+class NodeProgram(program.Program):
     flush_s = 2.0
 
     def __init__(
         self,
-        runtime: Runtime,
+        runtime: program.Runtime,
         settings: NodeSettings,
         *,
         metrics: NodeMetrics | None = None,
@@ -201,8 +198,8 @@ class NodeProgram(Program):
             leases=runtime.leases or runtime.client,
             settings=settings,
             pods=self._index,
-            nodes=MutationCache(of(Node), clock=clock),
-            claims=MutationCache(of(PersistentVolumeClaim), clock=clock),
+            nodes=cache.MutationCache(of(Node), clock=clock),
+            claims=cache.MutationCache(of(PersistentVolumeClaim), clock=clock),
             volumes=self._volumes,
             csi_nodes=of(CSINode),
             csi_drivers=of(CSIDriver),

@@ -15,18 +15,15 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from tonnage import logs
-from tonnage.clock import KeyedBackoff, exponential_s, within
+from tonnage import clock, logs
 from tonnage.csi import csi_pb2 as csi
 from tonnage.errors import AlreadyExists, ApiError, Conflict, NotFound, TonnageError
 from tonnage.node import node_objects
 from tonnage.node.context import NodeContext, NodePart
 from tonnage.node.drivers import Drivers, InstalledDriver
-from tonnage.objects.codec import convert, to_doc
-from tonnage.objects.core_v1 import Node
-from tonnage.objects.core_v1.persistent_volume import ObjectReference
+from tonnage.objects import codec, small_groups
+from tonnage.objects.core_v1 import Node, persistent_volume
 from tonnage.objects.document import Doc, dig
-from tonnage.objects.small_groups import Lease
 from tonnage.objects.storage_v1 import CSINode
 
 _MAX_COUNT: Final = 2**31 - 1
@@ -95,7 +92,7 @@ class Registration(NodePart):
         super().__init__(context)
         self._leases = context.leases
         self._drivers = drivers
-        self._backoff = KeyedBackoff(clock=self._clock, rng=self._rng, first_s=_FIRST_S, max_s=_MAX_S)
+        self._backoff = clock.KeyedBackoff(clock=self._clock, rng=self._rng, first_s=_FIRST_S, max_s=_MAX_S)
         self._told: dict[str, str] = {}  # why a driver's last registration failed
         self._was_unschedulable = False  # upstream's lastNodeUnschedulable: after a start a cordon is reported again
         self.wake = asyncio.Event()
@@ -138,7 +135,7 @@ class Registration(NodePart):
             self._was_unschedulable = False
             wanted = node_objects.new_node(self._node, self._settings, now=self._clock.now())
             try:
-                node = convert(Node, await self._client.create_doc(wanted))
+                node = codec.convert(Node, await self._client.create_doc(wanted))
                 _log.info("Node registered", node=self._node)
             except AlreadyExists:
                 before = node = await self._client.get(Node, self._node)
@@ -162,7 +159,7 @@ class Registration(NodePart):
         return node
 
     def _record(self, node: Node, reason: str, note: str = "") -> None:
-        about = ObjectReference(api_version="v1", kind="Node", name=node.name, uid=node.uid)
+        about = persistent_volume.ObjectReference(api_version="v1", kind="Node", name=node.name, uid=node.uid)
         note = note or f"Node {node.name} status is now: {reason}"
         self._recorder.event(about, "Normal", reason, reason, note)
 
@@ -235,7 +232,7 @@ class Registration(NodePart):
     async def _remove(self) -> None:
         node = self._nodes.get(self._node)
         with suppress(NotFound):
-            await self._client.delete(Lease, f"{node_objects.LEASE_NAMESPACE}/{self._node}")
+            await self._client.delete(small_groups.Lease, f"{node_objects.LEASE_NAMESPACE}/{self._node}")
         with suppress(NotFound):
             await self._client.delete(CSINode, self._node)
         if node is not None:
@@ -263,7 +260,7 @@ class Registration(NodePart):
         The count is written when the driver is found; `AttachLimitUpdater` corrects it later.
         """
         count_may_change = self._count_may_change and not driver.is_registered
-        drivers = [to_doc(each) for each in shown.spec.drivers] if shown is not None else []
+        drivers = [codec.to_doc(each) for each in shown.spec.drivers] if shown is not None else []
         if with_entry(drivers, entry_of(driver.name, driver.info), count_may_change=count_may_change) is not None:
             await self._put(node, driver)
         driver.is_registered = True
@@ -283,7 +280,7 @@ class Registration(NodePart):
                 except (Conflict, NotFound):
                     if attempt == _TRIES - 1:
                         raise
-                    await self._clock.sleep(exponential_s(_FIRST_PAUSE_S, attempt, factor=_FACTOR))
+                    await self._clock.sleep(clock.exponential_s(_FIRST_PAUSE_S, attempt, factor=_FACTOR))
 
     async def _read(self, node: Node) -> Doc:
         try:
@@ -312,7 +309,7 @@ class Registration(NodePart):
             if pause_s:
                 self.wake.clear()
                 with suppress(TimeoutError):
-                    await within(self._clock, pause_s, self.wake.wait())
+                    await clock.within(self._clock, pause_s, self.wake.wait())
             is_first, pause_s = not pause_s, self._settings.renew_interval_s
             if self._context.is_idle:
                 continue
@@ -331,7 +328,7 @@ class Registration(NodePart):
         now = self._clock.now()
         try:
             patch = node_objects.renewal(self._node, self._settings, now=now)
-            await self._leases.patch(Lease, f"{node_objects.LEASE_NAMESPACE}/{self._node}", patch)
+            await self._leases.patch(small_groups.Lease, f"{node_objects.LEASE_NAMESPACE}/{self._node}", patch)
         except NotFound:
             node = self._nodes.get(self._node)
             if node is not None:

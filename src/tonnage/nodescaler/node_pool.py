@@ -17,11 +17,9 @@ from typing import Any, Final
 import msgspec
 
 from tonnage.errors import TonnageError
-from tonnage.objects.codec import convert
-from tonnage.objects.core_v1 import Node
-from tonnage.objects.core_v1.pod import HOSTNAME
+from tonnage.objects import codec, meta
+from tonnage.objects.core_v1 import Node, pod
 from tonnage.objects.document import Doc, copy, dig
-from tonnage.objects.meta import Object
 from tonnage.objects.requirements import NO_SCHEDULE, NOT_READY, Taint
 from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity
 from tonnage.scheduling.cluster.storage import Storage
@@ -32,7 +30,7 @@ KINDS: Final[dict[str, type[CSINode] | type[CSIStorageCapacity]]] = {
 }
 
 
-def is_published(expected: Object, storage: Storage) -> bool:
+def is_published(expected: meta.Object, storage: Storage) -> bool:
     if isinstance(expected, CSINode):
         csi_node = storage.csi_nodes.get(expected.name)
         return csi_node is not None and all(
@@ -112,7 +110,7 @@ class NodePool:
 
     def node(self, name: str) -> Node:
         """A node as it will be when it is ready."""
-        return without_scaler_taints(convert(Node, self.manifest(name)))
+        return without_scaler_taints(codec.convert(Node, self.manifest(name)))
 
     def manifest(self, name: str) -> Doc:
         """The template under that name, not ready yet."""
@@ -132,18 +130,18 @@ class NodePool:
     def labels(self, name: str) -> dict[str, str]:
         said: Mapping[str, str] = dig(self.template, "metadata", "labels") or {}
         own = {key: name if value == self.name else value for key, value in said.items()}
-        return {**own, HOSTNAME: name, POOL_LABEL: self.name}
+        return {**own, pod.HOSTNAME: name, POOL_LABEL: self.name}
 
-    def storage_of(self, node_name: str) -> tuple[Object, ...]:
+    def storage_of(self, node_name: str) -> tuple[meta.Object, ...]:
         return tuple(self._published(doc, node_name, number) for number, doc in enumerate(self.storage))
 
-    def _published(self, doc: Doc, node_name: str, number: int) -> Object:
+    def _published(self, doc: Doc, node_name: str, number: int) -> meta.Object:
         if doc["kind"] == "CSINode":
-            return convert(CSINode, {**doc, "metadata": {"name": node_name, "uid": f"to-come-{node_name}"}})
+            return codec.convert(CSINode, {**doc, "metadata": {"name": node_name, "uid": f"to-come-{node_name}"}})
         namespace, name = dig(doc, "metadata", "namespace") or "default", f"{node_name}-to-come-{number}"
         metadata = {"namespace": namespace, "name": name, "uid": name, "resourceVersion": "1"}
         topology = self._renamed(doc.get("nodeTopology"), node_name)
-        return convert(CSIStorageCapacity, {**doc, "metadata": metadata, "nodeTopology": topology})
+        return codec.convert(CSIStorageCapacity, {**doc, "metadata": metadata, "nodeTopology": topology})
 
     def _renamed(self, value: Any, node_name: str) -> Any:
         """A selector with the pool's name replaced in the values of its labels and expressions."""

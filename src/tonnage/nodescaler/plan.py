@@ -37,9 +37,7 @@ from tonnage.objects.meta import Key, Object
 from tonnage.objects.requirements import NOT_READY
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo, amounts
-from tonnage.scheduling.configuration.configuration import parse
-from tonnage.scheduling.configuration.plugin_args import GROUP_VERSION
-from tonnage.scheduling.configuration.profile import ResolvedProfile
+from tonnage.scheduling.configuration import configuration, plugin_args, profile
 from tonnage.scheduling.decision.scheduling_cycle import Decision
 from tonnage.scheduling.engine.attempt import AttemptStage, EngineSettings
 from tonnage.scheduling.engine.engine import Engine
@@ -47,7 +45,7 @@ from tonnage.scheduling.queue.nominator import nominated_to
 
 _STORAGE_ARGS = {"apiVersion": "tonnage.dev/v1alpha1", "kind": "StorageCapacityArgs"}
 _PACKING = {
-    "apiVersion": GROUP_VERSION,
+    "apiVersion": plugin_args.GROUP_VERSION,
     "kind": "KubeSchedulerConfiguration",
     "profiles": [
         {
@@ -62,9 +60,9 @@ _PACKING = {
 
 
 @cache
-def packing_profile() -> ResolvedProfile:
+def packing_profile() -> profile.ResolvedProfile:
     """The default profile's filters; the score prefers the fullest node."""
-    return parse(json.dumps(_PACKING), source="the node scaler's trial").profiles[0]
+    return configuration.parse(json.dumps(_PACKING), source="the node scaler's trial").profiles[0]
 
 
 class Trial:

@@ -20,23 +20,19 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
-from tonnage import logs
-from tonnage.client.http import Client
-from tonnage.client.program import Program, Runtime
-from tonnage.clock import Backoff, StampAges, jittered, rfc3339, within
+from tonnage import clock, logs
+from tonnage.client import http, program
 from tonnage.errors import AlreadyExists, ApiError, Conflict, Invalid, NotFound, TonnageError
 from tonnage.nodescaler.node_pool import TO_BE_DELETED, NodePool, taint_of
 from tonnage.nodescaler.plan import ScalePlan, nodes_used_by, plan, removals
-from tonnage.objects.apps_v1 import ReplicaSet, StatefulSet
-from tonnage.objects.codec import to_doc
+from tonnage.objects import apps_v1, codec, requirements
 from tonnage.objects.core_v1 import Namespace, Node, PersistentVolumeClaim, Pod, ReplicationController, Service
 from tonnage.objects.document import Doc, dig
 from tonnage.objects.meta import Key, Object
-from tonnage.objects.requirements import NO_SCHEDULE, NOT_READY, Taint
 from tonnage.scheduling.cluster.storage import STORAGE_KINDS
 
 
-async def is_free(client: Client, name: str) -> bool:
+async def is_free(client: http.Client, name: str) -> bool:
     """True if no pod is on the node or expected there, by the server: our caches may be old."""
     object_list = await client.list(PersistentVolumeClaim)
     claims = {claim.key: claim for claim in object_list.items if claim.selected_node == name}
@@ -49,7 +45,7 @@ async def is_free(client: Client, name: str) -> bool:
 
 
 def _readiness(is_ready: bool, at: datetime) -> Doc:
-    now = rfc3339(at)
+    now = clock.rfc3339(at)
     return {
         "type": "Ready",
         "status": "True" if is_ready else "False",
@@ -64,7 +60,7 @@ _AT_ONCE = 8
 
 
 class ProposedNominations:
-    def __init__(self, client: Client, manager: str) -> None:
+    def __init__(self, client: http.Client, manager: str) -> None:
         self._client = client
         self.manager = manager
         self._known: dict[str, tuple[str, bool]] = {}  # uid -> (resourceVersion, is ours)
@@ -117,7 +113,7 @@ class ProposedNominations:
 
 
 PROGRAM: Final = "tonnage-node-scaler"
-_OTHERS: Final = (Namespace, Service, ReplicaSet, StatefulSet, ReplicationController, *STORAGE_KINDS)
+_OTHERS: Final = (Namespace, Service, apps_v1.ReplicaSet, apps_v1.StatefulSet, ReplicationController, *STORAGE_KINDS)
 """What placing a pod may depend on, besides nodes and pods."""
 _LIVE_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
 _REST_S: Final = 0.2
@@ -129,12 +125,12 @@ _REFUSED_S: Final = 300.0
 _log = logs.logger("tonnage.node-scaler")
 
 
-class NodeScaler(Program):
+class NodeScaler(program.Program):
     """Keeps one pool as large as the waiting pods need, and no larger."""
 
     sync_timeout_s = 120.0
 
-    def __init__(self, runtime: Runtime, pool: NodePool) -> None:
+    def __init__(self, runtime: program.Runtime, pool: NodePool) -> None:
         super().__init__(runtime)
         self.pool = pool
         self.recorder = self._new_recorder(PROGRAM, f"{PROGRAM}-{pool.name}", by_note=False)
@@ -143,7 +139,7 @@ class NodeScaler(Program):
         self._others = [self.informers.of(kind) for kind in _OTHERS]
         # A field manager per pool: another pool's scaler counts as somebody else.
         self._proposals = ProposedNominations(runtime.client, f"{PROGRAM}-{pool.name}")
-        self._ages = StampAges(runtime.clock)
+        self._ages = clock.StampAges(runtime.clock)
         self._idle_since_s: dict[str, float] = {}  # a restarted scaler starts counting again
         self._wanted_since_s: dict[str, float] = {}
         self._refused_until_s = 0.0
@@ -156,7 +152,7 @@ class NodeScaler(Program):
     async def run(self) -> None:
         """Scale until cancelled. A failed round is repeated, after a growing pause."""
         await self.wait_synced()
-        backoff = Backoff(clock=self._clock, rng=self._rng)
+        backoff = clock.Backoff(clock=self._clock, rng=self._rng)
         while True:
             self._changed.clear()
             try:
@@ -171,9 +167,9 @@ class NodeScaler(Program):
                 _log.exception("A round failed", pool=self.pool.name)
                 await self._clock.sleep(backoff.next_s())
                 continue
-            await self._clock.sleep(jittered(_REST_S, 0.5, self._rng))
+            await self._clock.sleep(clock.jittered(_REST_S, 0.5, self._rng))
             with suppress(TimeoutError):
-                await within(self._clock, max(due_s - _REST_S, 0.0), self._changed.wait())
+                await clock.within(self._clock, max(due_s - _REST_S, 0.0), self._changed.wait())
 
     async def reconcile(self) -> float:
         """Do one round; returns seconds until more is due. Raises TonnageError."""
@@ -251,7 +247,7 @@ class NodeScaler(Program):
     async def _make_ready(self, members: Iterable[Node]) -> list[float]:
         """Make nodes ready whose time has come; returns when the others are due."""
         dues_s = []
-        for node in [node for node in members if taint_of(node, NOT_READY) is not None]:
+        for node in [node for node in members if taint_of(node, requirements.NOT_READY) is not None]:
             created_at = node.metadata.creation_timestamp
             left_s = 0.0 if created_at is None else self.pool.ready_s - self._ages.age_s(node.uid, created_at)
             if left_s > 0:
@@ -261,7 +257,7 @@ class NodeScaler(Program):
             patch = {"status": {"conditions": [_readiness(True, self._clock.now())]}}
             with suppress(NotFound):
                 node = await self._client.patch(Node, node.key, patch, patch_type="strategic", subresource="status")
-                await self._set_taints(node, without=NOT_READY)
+                await self._set_taints(node, without=requirements.NOT_READY)
         return dues_s
 
     async def _scale_down(self, drawn: ScalePlan, nodes: Mapping[str, Node]) -> list[float]:
@@ -272,7 +268,7 @@ class NodeScaler(Program):
             await self._set_taints(nodes[name], without=TO_BE_DELETED)
         for name in todo.mark:
             # The taint keeps new pods off the node before its removal.
-            mark = Taint(key=TO_BE_DELETED, value=str(int(time_s)), effect=NO_SCHEDULE)
+            mark = requirements.Taint(key=TO_BE_DELETED, value=str(int(time_s)), effect=requirements.NO_SCHEDULE)
             if await self._set_taints(nodes[name], mark):
                 self._record_scale_down(nodes[name], "marked the node as toBeDeleted/unschedulable")
         for name in todo.remove:
@@ -295,9 +291,9 @@ class NodeScaler(Program):
             return False
         return True
 
-    async def _set_taints(self, node: Node, *more: Taint, without: str = "") -> bool:
+    async def _set_taints(self, node: Node, *more: requirements.Taint, without: str = "") -> bool:
         """Add and remove taints of a node that is still as it was seen; False if it is not."""
-        taints = [to_doc(taint) for taint in (*node.spec.taints, *more) if taint.key != without]
+        taints = [codec.to_doc(taint) for taint in (*node.spec.taints, *more) if taint.key != without]
         lock = {"resourceVersion": node.metadata.resource_version}
         try:
             await self._client.patch(Node, node.key, {"metadata": lock, "spec": {"taints": taints or None}})

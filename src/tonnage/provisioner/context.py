@@ -7,14 +7,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tonnage.client import http, reconciler
 from tonnage.client.cache import Cache
-from tonnage.client.http import Client
-from tonnage.client.reconciler import Reconcile, Reconciler
 from tonnage.client.recorder import Recorder
 from tonnage.clock import Clock, KeyedBackoff
+from tonnage.csi import conversion, driver_capabilities
 from tonnage.csi.client import CsiClient
-from tonnage.csi.conversion import UndecodableSecret, secret_values
-from tonnage.csi.driver_capabilities import DriverInfo
 from tonnage.errors import ApiError, TonnageError
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Secret, SecretReference
 from tonnage.objects.storage_v1 import CSINode, StorageClass, VolumeAttachment
@@ -108,9 +106,9 @@ class ProvisionerCaches:
 class ProvisionerContext:
     """One driver's provisioner. `own_topology` is where the driver runs, in node-deployment mode."""
 
-    client: Client
+    client: http.Client
     driver: CsiClient
-    driver_info: DriverInfo
+    driver_info: driver_capabilities.DriverInfo
     options: ProvisionerOptions
     caches: ProvisionerCaches
     recorder: Recorder
@@ -126,10 +124,10 @@ class ProvisionerContext:
         """The driver's volumes are bound to places, and the option `topology` is on."""
         return self.driver_info.plugin.volume_accessibility_constraints and self.options.topology
 
-    def queue(self, name: str, reconcile: Reconcile, workers: int = 0) -> Reconciler:
+    def queue(self, name: str, reconcile: reconciler.Reconcile, workers: int = 0) -> reconciler.Reconciler:
         """A work queue with --worker-threads workers, or with `workers`."""
         workers = workers or self.options.worker_threads
-        return Reconciler(name, reconcile, clock=self.clock, metrics=self.metrics.queues, workers=workers)
+        return reconciler.Reconciler(name, reconcile, clock=self.clock, metrics=self.metrics.queues, workers=workers)
 
     def new_backoff(self) -> KeyedBackoff:
         """A backoff for one controller, from --retry-interval-start and --retry-interval-max."""
@@ -163,8 +161,8 @@ class ProvisionerPart:
         if reference is None or not reference.name:
             return {}
         try:
-            return secret_values(await self._client.get(Secret, f"{reference.namespace}/{reference.name}"))
-        except (ApiError, UndecodableSecret) as exc:
+            return conversion.secret_values(await self._client.get(Secret, f"{reference.namespace}/{reference.name}"))
+        except (ApiError, conversion.UndecodableSecret) as exc:
             raise SecretUnavailable(reference, exc.message) from exc
 
 

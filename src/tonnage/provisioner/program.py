@@ -17,28 +17,21 @@ from dataclasses import replace
 from typing import Any, Self
 
 from tonnage import logs
-from tonnage.client.cache import Cache
-from tonnage.client.errors import Disconnected
-from tonnage.client.program import Program, Runtime, find_owner
+from tonnage.client import cache, errors, program
 from tonnage.client.recorder import Recorder
 from tonnage.clock import Backoff, Clock
-from tonnage.csi import driver_capabilities
-from tonnage.csi.address import socket_path
-from tonnage.csi.client import CsiClient
+from tonnage.csi import address, client, driver_capabilities
 from tonnage.csi.driver_capabilities import DriverInfo
 from tonnage.csi.errors import Code, CsiError
-from tonnage.objects import storage_v1
+from tonnage.objects import meta, storage_v1
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
-from tonnage.objects.meta import ObjectMeta, OwnerReference
 from tonnage.objects.storage_v1 import CSINode, StorageClass, VolumeAttachment
 from tonnage.provisioner.capacity.controller import CapacityController, CapacitySettings
 from tonnage.provisioner.capacity.objects import Segment, manager_on
 from tonnage.provisioner.context import NoRefresher, ProvisionerCaches, ProvisionerContext, ProvisionerOptions
 from tonnage.provisioner.metrics import ProvisionerMetrics
-from tonnage.provisioner.volumes.claims import CloningProtectionController
-from tonnage.provisioner.volumes.deletion import DeletionController
+from tonnage.provisioner.volumes import claims, deletion, resizer
 from tonnage.provisioner.volumes.provisioning import ProvisionController
-from tonnage.provisioner.volumes.resizer import ExpansionController, ModificationController
 
 PROGRAM = "tonnage-provisioner"
 
@@ -48,9 +41,9 @@ _log = logs.logger("tonnage.provisioner")
 _LOOK_EVERY_S = 0.1
 
 
-async def wait_for_driver(driver: CsiClient, *, with_node: bool, clock: Clock, rng: random.Random) -> DriverInfo:
+async def wait_for_driver(driver: client.CsiClient, *, with_node: bool, clock: Clock, rng: random.Random) -> DriverInfo:
     """Ask until the driver answers and is ready; it may start after us."""
-    path = socket_path(driver.address)
+    path = address.socket_path(driver.address)
     if path is not None and not path.exists():
         _log.info("Waiting for the driver's socket", address=driver.address)
         while not path.exists():  # a look costs nothing, a refused connection costs a pause
@@ -67,7 +60,7 @@ async def wait_for_driver(driver: CsiClient, *, with_node: bool, clock: Clock, r
         await clock.sleep(backoff.next_s())
 
 
-async def _ask(driver: CsiClient, with_node: bool) -> DriverInfo:
+async def _ask(driver: client.CsiClient, with_node: bool) -> DriverInfo:
     name = await driver_capabilities.get_driver_name(driver)
     plugin = await driver_capabilities.get_plugin_capabilities(driver)
     controller = (
@@ -85,13 +78,13 @@ async def _ask(driver: CsiClient, with_node: bool) -> DriverInfo:
     return DriverInfo(name, plugin, controller, node, node_info)
 
 
-class Provisioner(Program):
+class Provisioner(program.Program):
     """Creates, deletes and expands the volumes of one driver, and publishes its capacity if `capacity` is given."""
 
     def __init__(
         self,
-        runtime: Runtime,
-        driver: CsiClient,
+        runtime: program.Runtime,
+        driver: client.CsiClient,
         options: ProvisionerOptions,
         *,
         metrics: ProvisionerMetrics,
@@ -133,7 +126,7 @@ class Provisioner(Program):
 
     # -- putting it together ------------------------------------------------------------------------------------------
 
-    def _assemble(self, recorder: Recorder, owner: OwnerReference | None) -> None:
+    def _assemble(self, recorder: Recorder, owner: meta.OwnerReference | None) -> None:
         options, controller = self.options, self.driver_info.controller
         refresher: CapacityController | NoRefresher = NoRefresher()
         if self.capacity is not None and controller.get_capacity:
@@ -152,28 +145,28 @@ class Provisioner(Program):
             clock=self._clock,
             rng=self._rng,
         )
-        self._loops += [ProvisionController(context).work.run, DeletionController(context).work.run]
+        self._loops += [ProvisionController(context).work.run, deletion.DeletionController(context).work.run]
         if controller.clone_volume:
-            self._loops.append(CloningProtectionController(context).work.run)
+            self._loops.append(claims.CloningProtectionController(context).work.run)
         if options.expands and (controller.expand_volume or self.driver_info.expands_on_nodes_only):
-            self._loops.append(ExpansionController(context).work.run)
+            self._loops.append(resizer.ExpansionController(context).work.run)
         if options.volume_attributes_class and controller.modify_volume:
-            self._loops.append(ModificationController(context).work.run)
+            self._loops.append(resizer.ModificationController(context).work.run)
 
     def _caches(self) -> ProvisionerCaches:
         """All nodes where topology matters; in node-deployment mode only ours, as a constant, to spare the server."""
         of, info, deployment = self.informers.of, self.driver_info, self.options.node_deployment
         has_topology = info.plugin.volume_accessibility_constraints and self.options.topology
         has_all_nodes = deployment is None and has_topology
-        nodes: Cache[Node] = of(Node) if has_all_nodes else Cache(Node)
-        csi_nodes: Cache[CSINode] = of(CSINode) if has_all_nodes else Cache(CSINode)
+        nodes: cache.Cache[Node] = of(Node) if has_all_nodes else cache.Cache(Node)
+        csi_nodes: cache.Cache[CSINode] = of(CSINode) if has_all_nodes else cache.Cache(CSINode)
         if deployment is not None and info.node_info is not None:
             name, labels = deployment.node_name, dict(self._own_topology() or {})
             entry = storage_v1.CSINodeDriver(
                 name=info.name, node_id=info.node_info.node_id, topology_keys=tuple(sorted(labels))
             )
-            nodes.put(Node(metadata=ObjectMeta(name=name, labels=labels)))
-            csi_nodes.put(CSINode(metadata=ObjectMeta(name=name), spec=storage_v1.CSINodeSpec(drivers=(entry,))))
+            nodes.put(Node(metadata=meta.ObjectMeta(name=name, labels=labels)))
+            csi_nodes.put(CSINode(metadata=meta.ObjectMeta(name=name), spec=storage_v1.CSINodeSpec(drivers=(entry,))))
         return ProvisionerCaches(
             claims=of(PersistentVolumeClaim),
             volumes=of(PersistentVolume),
@@ -191,7 +184,7 @@ class Provisioner(Program):
             return None
         return node.accessible_topology.segments
 
-    def _capacity_controller(self, settings: CapacitySettings, owner: OwnerReference | None) -> CapacityController:
+    def _capacity_controller(self, settings: CapacitySettings, owner: meta.OwnerReference | None) -> CapacityController:
         deployment = self.options.node_deployment
         if deployment is not None:
             settings = replace(settings, managed_by=manager_on(deployment.node_name))
@@ -208,7 +201,7 @@ class Provisioner(Program):
             queues=self.metrics.queues,
         )
 
-    async def _owner(self) -> OwnerReference | None:
+    async def _owner(self) -> meta.OwnerReference | None:
         """The owner of capacity objects. Raises NoOwner or ApiError; waits while the server is away."""
         if self.capacity is None or not self._pod_name:
             return None
@@ -216,9 +209,9 @@ class Provisioner(Program):
         while True:
             try:
                 namespace = self.capacity.namespace
-                return await find_owner(
+                return await program.find_owner(
                     self._client, namespace=namespace, pod_name=self._pod_name, level=self._owner_level
                 )
-            except Disconnected as exc:
+            except errors.Disconnected as exc:
                 _log.warning("Waiting for the API server", error=exc.message)
                 await self._clock.sleep(backoff.next_s())

@@ -23,13 +23,10 @@ from enum import StrEnum
 from typing import Final
 
 from tonnage.clock import rfc3339
-from tonnage.objects import requirements
-from tonnage.objects.core_v1 import Node
+from tonnage.objects import core_v1, meta, requirements, small_groups
 from tonnage.objects.core_v1.pod import BETA_REGION, BETA_ZONE, REGION, ZONE
 from tonnage.objects.document import Doc
-from tonnage.objects.meta import Condition
 from tonnage.objects.requirements import Taint, Toleration, tolerates
-from tonnage.objects.small_groups import Lease
 
 READY: Final = "Ready"
 _MONITORED_CONDITIONS: Final = (READY, "MemoryPressure", "DiskPressure", "PIDPressure")
@@ -47,7 +44,7 @@ class Heartbeat:
     renewed: datetime | None = None
 
 
-def observe(before: Heartbeat | None, node: Node, lease: Lease | None, now: datetime) -> Heartbeat:
+def observe(before: Heartbeat | None, node: core_v1.Node, lease: small_groups.Lease | None, now: datetime) -> Heartbeat:
     ready = node.condition(READY)
     heartbeat = None if ready is None else ready.last_heartbeat_time
     if before is not None and before.uid != node.uid:
@@ -74,7 +71,7 @@ def is_overdue(health: Heartbeat, now: datetime, *, grace_s: float, startup_grac
     return (now - health.last_seen_at).total_seconds() > allowed_s
 
 
-def unknown_conditions(node: Node, now: datetime) -> list[Doc]:
+def unknown_conditions(node: core_v1.Node, now: datetime) -> list[Doc]:
     """The conditions to write after the grace period; empty if they are already Unknown."""
     known = {condition.type: condition for condition in node.status.conditions}
     return [
@@ -103,7 +100,7 @@ _OURS: Final = frozenset((*_CONDITION_TAINTS.values(), requirements.UNSCHEDULABL
 """Keys whose NoSchedule taints follow the node's conditions: without such a condition the taint is removed."""
 
 
-def no_schedule_keys(node: Node) -> frozenset[str]:
+def no_schedule_keys(node: core_v1.Node) -> frozenset[str]:
     """The NoSchedule taints for a node's conditions and its cordon."""
     keys = {_CONDITION_TAINTS.get((condition.type, condition.status), "") for condition in node.status.conditions}
     if node.spec.unschedulable:
@@ -122,7 +119,7 @@ def with_no_schedule(taints: Iterable[Doc], keys: frozenset[str], now: datetime)
     return kept + [_taint(key, requirements.NO_SCHEDULE, now) for key in sorted(keys - present)]
 
 
-def no_execute_key(ready: Condition | None) -> str:
+def no_execute_key(ready: meta.Condition | None) -> str:
     """The taint that evicts pods from a node in this state; empty if it is ready, or not known yet."""
     return _CONDITION_TAINTS.get((READY, ready.status), "") if ready is not None else ""
 
@@ -209,7 +206,7 @@ class EvictionRates:
     unhealthy_zone_threshold: float = 0.55
 
 
-def zone_of(node: Node) -> str:
+def zone_of(node: core_v1.Node) -> str:
     """Region and zone as one name; empty for a node that names neither."""
     labels = node.metadata.labels
     zone = labels.get(BETA_ZONE, labels.get(ZONE, ""))

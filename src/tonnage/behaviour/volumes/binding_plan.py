@@ -27,14 +27,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Literal
 
-from tonnage.errors import TonnageError
-from tonnage.objects import core_v1
+from tonnage import errors, quantity
+from tonnage.objects import core_v1, meta, storage_v1
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.document import Doc
-from tonnage.objects.meta import Object
-from tonnage.objects.storage_v1 import StorageClass
 from tonnage.objects.volume_matching import AVAILABLE, find_matching_volume, is_bound_to_claim, mismatch
-from tonnage.quantity import InvalidQuantity, Quantity
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +96,7 @@ class ClaimInputs:
     volume: Callable[[str], PersistentVolume | None]
     candidates: Iterable[PersistentVolume]
     """Volumes whose `claimRef` names the claim, and unbound ones."""
-    storage_class: StorageClass | None
+    storage_class: storage_v1.StorageClass | None
     """The claim's class; None if it names none or an unknown one."""
     default_class: str | None
     """The class that a claim without one would get."""
@@ -174,7 +171,7 @@ def _waiting_note(pods: Sequence[str]) -> Note:
     return Note("Normal", "WaitForPodScheduled", f"waiting for {names} to be scheduled")
 
 
-def _provisioning(name: str, storage_class: StorageClass | None) -> ClaimStep:
+def _provisioning(name: str, storage_class: storage_v1.StorageClass | None) -> ClaimStep:
     if storage_class is None:
         return RecordEvent(Note("Warning", "ProvisioningFailed", f'storageclass.storage.k8s.io "{name}" not found'))
     provisioner = storage_class.provisioner
@@ -384,20 +381,20 @@ def claim_status(claim: PersistentVolumeClaim, phase: str, volume: PersistentVol
     return {**_at(claim), "status": now} if now else None
 
 
-def _size_to_tell(volume: PersistentVolume) -> Quantity:
+def _size_to_tell(volume: PersistentVolume) -> quantity.Quantity:
     size = volume.spec.capacity.get("storage")
     if size is None:
-        raise TonnageError(f'PersistentVolume "{volume.name}" is without a storage capacity')
+        raise errors.TonnageError(f'PersistentVolume "{volume.name}" is without a storage capacity')
     before = volume.metadata.annotations.get(_PRE_RESIZE_CAPACITY)
     if before is None:
         return size
     try:
-        return Quantity.parse(before)
-    except InvalidQuantity:
+        return quantity.Quantity.parse(before)
+    except quantity.InvalidQuantity:
         return size
 
 
-def _at(each: Object) -> Doc:
+def _at(each: meta.Object) -> Doc:
     return {"metadata": {"resourceVersion": each.metadata.resource_version}}
 
 

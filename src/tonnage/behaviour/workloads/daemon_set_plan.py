@@ -21,7 +21,6 @@ from tonnage.objects import codec, requirements
 from tonnage.objects.apps_v1 import DaemonSet, DaemonSetStatus
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.document import Doc
-from tonnage.objects.requirements import RequiredNodeAffinity, Toleration, find_untolerated
 
 TEMPLATE_GENERATION: Final = "pod-template-generation"
 """A label of pods for an API that is long gone; still written, as upstream does."""
@@ -96,8 +95,8 @@ class NodeEligibility:
     """Which nodes a set's pods may be on, read from its template once."""
 
     node_name: str
-    affinity: RequiredNodeAffinity
-    tolerations: tuple[Toleration, ...]
+    affinity: requirements.RequiredNodeAffinity
+    tolerations: tuple[requirements.Toleration, ...]
 
     @classmethod
     def of(cls, owner: DaemonSet) -> NodeEligibility:
@@ -107,13 +106,13 @@ class NodeEligibility:
 
     def should_run(self, node: Node) -> bool:
         """True if a node without a pod of the set gets one."""
-        return self._is_wanted(node) and find_untolerated(node.spec.taints, self.tolerations) is None
+        return self._is_wanted(node) and requirements.find_untolerated(node.spec.taints, self.tolerations) is None
 
     def should_continue_running(self, node: Node) -> bool:
         """True if a pod may stay: only NoExecute taints evict it."""
         return (
             self._is_wanted(node)
-            and find_untolerated(node.spec.taints, self.tolerations, (requirements.NO_EXECUTE,)) is None
+            and requirements.find_untolerated(node.spec.taints, self.tolerations, (requirements.NO_EXECUTE,)) is None
         )
 
     def _is_wanted(self, node: Node) -> bool:

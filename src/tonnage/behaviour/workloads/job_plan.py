@@ -17,9 +17,7 @@ from typing import Final
 
 import msgspec
 
-from tonnage.behaviour.workloads import job_pods
-from tonnage.behaviour.workloads.pod_states import is_active, is_ready
-from tonnage.behaviour.workloads.replica_set_plan import pods_to_delete
+from tonnage.behaviour.workloads import job_pods, pod_states, replica_set_plan
 from tonnage.objects.batch_v1 import Job, JobStatus, UncountedTerminatedPods
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Condition
@@ -79,7 +77,7 @@ def counted(job: Job, pods: Sequence[Pod]) -> Count:
     status, uncounted = job.status, job.status.uncounted_terminated_pods or UncountedTerminatedPods()
     told = {*uncounted.succeeded, *uncounted.failed}
     fresh = [pod for pod in pods if job_pods.is_tracked(pod) and pod.uid not in told]
-    active = [pod for pod in pods if is_active(pod)]
+    active = [pod for pod in pods if pod_states.is_active(pod)]
     done = job_pods.succeeded_indexes(job, pods) if job.spec.is_indexed else IndexSet()
     succeeded = status.succeeded + len(uncounted.succeeded) + sum(pod.status.phase == "Succeeded" for pod in fresh)
     failed = status.failed + len(uncounted.failed)
@@ -90,7 +88,7 @@ def counted(job: Job, pods: Sequence[Pod]) -> Count:
         active=active,
         succeeded=len(done) if job.spec.is_indexed else succeeded,
         failed=failed,
-        ready=sum(is_ready(pod) for pod in active),
+        ready=sum(pod_states.is_ready(pod) for pod in active),
         terminating=sum(pod.metadata.is_terminating and not pod.is_terminal for pod in pods),
         done=done,
         lost=job_pods.failed_indexes(job, pods) if job.spec.is_indexed else IndexSet(),
@@ -211,7 +209,7 @@ def _surplus(job: Job, active: Sequence[Pod], at_least: int, now: datetime) -> l
         return extra
     gone = {pod.uid for pod in extra}
     others = [pod for pod in active if pod.uid not in gone]
-    return extra + pods_to_delete(others, others, at_least - len(extra), now)
+    return extra + replica_set_plan.pods_to_delete(others, others, at_least - len(extra), now)
 
 
 def pause_s(job: Job, pods: Sequence[Pod], now: datetime) -> float:

@@ -10,12 +10,9 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from tonnage.behaviour.workloads.cron_plan import zone_of
-from tonnage.behaviour.workloads.pod_states import is_active
-from tonnage.behaviour.workloads.templates import controller_ref, pod_from_template
-from tonnage.objects import batch_v1
+from tonnage.behaviour.workloads import cron_plan, pod_states, templates
+from tonnage.objects import batch_v1, codec
 from tonnage.objects.batch_v1 import CronJob, Job, PodFailurePolicy, SuccessPolicy
-from tonnage.objects.codec import to_doc
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.core_v1.pod import ContainerStatus
 from tonnage.objects.document import Doc, copy
@@ -29,7 +26,7 @@ _INDEX_VARIABLE: Final = "JOB_COMPLETION_INDEX"
 
 def job_pod(owner: Job, index: int) -> Doc:
     """One pod of a Job; with completionMode Indexed it has an index, which is also in its host name."""
-    doc = pod_from_template(owner.spec.template, owner)
+    doc = templates.pod_from_template(owner.spec.template, owner)
     metadata, spec = doc["metadata"], doc["spec"]
     labels = metadata.setdefault("labels", {})
     labels |= {
@@ -63,11 +60,11 @@ def job_of(owner: CronJob, at: datetime) -> Doc:
     metadata: Doc = {
         "name": f"{owner.name}-{int(at.timestamp()) // 60}",
         "namespace": owner.namespace,
-        "ownerReferences": [to_doc(controller_ref(owner))],
+        "ownerReferences": [codec.to_doc(templates.controller_ref(owner))],
     }
     said = template.metadata
     metadata |= {field: copy(said[field]) for field in ("labels", "annotations") if said.get(field)}
-    shown = at.astimezone(zone_of(owner) or UTC).isoformat(timespec="seconds")
+    shown = at.astimezone(cron_plan.zone_of(owner) or UTC).isoformat(timespec="seconds")
     metadata.setdefault("annotations", {})[batch_v1.CRONJOB_SCHEDULED_AT] = shown.replace("+00:00", "Z")
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": copy(dict(template.spec))}
 
@@ -224,7 +221,7 @@ def pending_indexes(job: Job, pods: Iterable[Pod], taken: IndexSet, count: int) 
     for pod in pods:
         index = index_of(pod)
         waits_for_end = replaces_failed_only(job) and pod.metadata.is_terminating and not pod.is_terminal
-        if index is not None and (is_active(pod) or waits_for_end):
+        if index is not None and (pod_states.is_active(pod) or waits_for_end):
             busy.append(index)
     return taken.with_numbers(busy).first_missing(job.spec.completions or 0, count)
 

@@ -25,15 +25,14 @@ from typing import Final
 
 import msgspec
 
+from tonnage import errors, quantity
 from tonnage.clock import Clock, exponential_s, remaining_s
-from tonnage.errors import TonnageError
 from tonnage.objects.apps_v1 import Deployment, ReplicaSet, StatefulSet
 from tonnage.objects.batch_v1 import Job
 from tonnage.objects.core_v1 import VOLUME_ATTACHMENT_LIMIT_EXCEEDED, VOLUME_NODE_AFFINITY, Pod, ReplicationController
 from tonnage.objects.meta import Condition, Key, Object, OwnerReference
 from tonnage.objects.selectors import InvalidSelector, selects
 from tonnage.objects.small_groups import PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus
-from tonnage.quantity import whole_number
 
 NUMBERED_NAME: Final = re.compile(r"(.*)-([0-9]+)")
 LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
@@ -44,7 +43,7 @@ _MAX_GENERATED_BASE: Final = 63 - 5
 def ordinal_of(name: str) -> int:
     """The number at the end of a pod's name; -1 if there is none, or one beyond 32 bits."""
     parts = NUMBERED_NAME.fullmatch(name)
-    number = whole_number(parts[2]) if parts else -1
+    number = quantity.whole_number(parts[2]) if parts else -1
     return number if number < 2**31 else -1
 
 
@@ -105,7 +104,7 @@ def scaled_value(count_or_percent: int | str, total: int, *, round_up: bool) -> 
     if not sign or rest or not number.lstrip("-").isdecimal():
         raise ValueError(f'invalid value for IntOrString: invalid type: string is not a percentage: "{number}"')
     # Whole numbers throughout: -(-a // b) rounds a / b up.
-    percent = whole_number(number)
+    percent = quantity.whole_number(number)
     return -(-percent * total // 100) if round_up else percent * total // 100
 
 
@@ -236,7 +235,7 @@ Scale = Callable[[OwnerReference, str], tuple[str, int] | None]
 """(uid, replicas) of the workload of a pod's controller in a namespace, None if it is unknown."""
 
 
-class NoController(TonnageError):
+class NoController(errors.TonnageError):
     """A budget needs a workload's size, and the pod's controller is unknown."""
 
 

@@ -16,9 +16,8 @@ from functools import cmp_to_key
 from typing import Final, NamedTuple
 
 from tonnage.behaviour.workloads.pod_states import is_active, is_available, is_ready, ready_since
-from tonnage.objects.apps_v1 import ReplicaSet, ReplicaSetStatus
+from tonnage.objects import apps_v1, meta
 from tonnage.objects.core_v1 import Pod, ReplicationController
-from tonnage.objects.meta import Condition
 from tonnage.quantity import whole_number
 
 BURST_REPLICAS: Final = 500
@@ -46,17 +45,17 @@ def pods_to_delete(active: Sequence[Pod], related: Iterable[Pod], count: int, no
 
 
 def status_of(
-    replica_set: ReplicaSet | ReplicationController,
+    replica_set: apps_v1.ReplicaSet | ReplicationController,
     active: Sequence[Pod],
     terminating: int,
     failure: str | None,
     now: datetime,
-) -> ReplicaSetStatus:
+) -> apps_v1.ReplicaSetStatus:
     """The status after a round; `failure` is why pods could not be created or deleted."""
     wanted = replica_set.spec.template.get("metadata", {}).get("labels", {}).items()
     ready = [pod for pod in active if is_ready(pod)]
     available = [pod for pod in ready if is_available(pod, replica_set.spec.min_ready_seconds, now)]
-    return ReplicaSetStatus(
+    return apps_v1.ReplicaSetStatus(
         replicas=len(active),
         fully_labeled_replicas=sum(wanted <= pod.metadata.labels.items() for pod in active),
         ready_replicas=len(ready),
@@ -68,8 +67,8 @@ def status_of(
 
 
 def _conditions(
-    replica_set: ReplicaSet | ReplicationController, active: int, failure: str | None, now: datetime
-) -> tuple[Condition, ...]:
+    replica_set: apps_v1.ReplicaSet | ReplicationController, active: int, failure: str | None, now: datetime
+) -> tuple[meta.Condition, ...]:
     known = replica_set.status.conditions
     has_failed = any(condition.type == "ReplicaFailure" for condition in known)
     if failure is None:
@@ -77,7 +76,7 @@ def _conditions(
     if has_failed:
         return known
     reason = "FailedCreate" if active < replica_set.spec.replicas else "FailedDelete"
-    new = Condition(type="ReplicaFailure", status="True", last_transition_time=now, reason=reason, message=failure)
+    new = meta.Condition(type="ReplicaFailure", status="True", last_transition_time=now, reason=reason, message=failure)
     return (*known, new)
 
 

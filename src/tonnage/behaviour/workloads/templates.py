@@ -18,13 +18,10 @@ from typing import Any, Final
 import msgspec
 
 from tonnage.behaviour.workloads.pod_states import LETTERS
-from tonnage.objects import codec
+from tonnage.objects import codec, core_v1, names
 from tonnage.objects.apps_v1 import ControllerRevision, DaemonSet, StatefulSet
-from tonnage.objects.codec import to_doc
-from tonnage.objects.core_v1 import Pod, Volume
 from tonnage.objects.document import Doc, copy, dig, same
 from tonnage.objects.meta import Object, OwnerReference
-from tonnage.objects.names import dns_subdomain, fnv1, fnv1a
 
 
 def owner_ref(owner: Object) -> OwnerReference:
@@ -63,7 +60,7 @@ def pod_from_template(template: Mapping[str, Any], owner: Object) -> Doc:
     wanted = template.get("metadata", {})
     prefix = f"{owner.name}-"
     metadata: Doc = {
-        "generateName": owner.name if dns_subdomain(f"{prefix}x") else prefix,
+        "generateName": owner.name if names.dns_subdomain(f"{prefix}x") else prefix,
         "namespace": owner.namespace,
     }
     metadata |= {field: copy(wanted[field]) for field in ("labels", "annotations", "finalizers") if wanted.get(field)}
@@ -76,12 +73,12 @@ def template_hash(template: Mapping[str, Any], collision_count: int | None = Non
     data = canonical(template)
     if collision_count is not None:
         data += collision_count.to_bytes(8, "little")
-    return _safe(fnv1a(data))
+    return _safe(names.fnv1a(data))
 
 
 def revision_hash(data: Any, collision_count: int) -> str:
     """The same for the data of a ControllerRevision. Mirrors HashControllerRevision, letter by letter."""
-    return _safe(fnv1(canonical(data) + str(collision_count).encode()))
+    return _safe(names.fnv1(canonical(data) + str(collision_count).encode()))
 
 
 def canonical(value: Any) -> bytes:
@@ -93,14 +90,14 @@ def _safe(number: int) -> str:
     return "".join(LETTERS[ord(digit) % len(LETTERS)] for digit in str(number))
 
 
-def claim_for(pod: Pod, volume: Volume) -> Doc:
+def claim_for(pod: core_v1.Pod, volume: core_v1.Volume) -> Doc:
     """The claim of an ephemeral volume: the template's spec, labels and annotations, owned by the pod."""
     template = volume.ephemeral.volume_claim_template if volume.ephemeral is not None else {}
     said = template.get("metadata") or {}
     metadata: Doc = {
         "name": volume.claim_name(pod.name),
         "namespace": pod.namespace,
-        "ownerReferences": [to_doc(controller_ref(pod))],
+        "ownerReferences": [codec.to_doc(controller_ref(pod))],
         **{part: dict(said[part]) for part in ("annotations", "labels") if said.get(part)},
     }
     return {
@@ -168,7 +165,7 @@ def new_revision(owner: Versioned, number: int, collision_count: int) -> Doc:
             "namespace": owner.namespace,
             "labels": {**labels, REVISION_HASH: name},
             "annotations": dict(owner.metadata.annotations),
-            "ownerReferences": [to_doc(controller_ref(owner))],
+            "ownerReferences": [codec.to_doc(controller_ref(owner))],
         },
         "data": data,
         "revision": number,

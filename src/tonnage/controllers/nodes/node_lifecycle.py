@@ -16,18 +16,15 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from tonnage import logs
+from tonnage import clock, logs
 from tonnage.behaviour.nodes import node_lifecycle_plan as plan
 from tonnage.client.cache import Indexer
-from tonnage.clock import rfc3339
 from tonnage.controllers.controller_context import ControllerContext, QueueController, node_of_pod
 from tonnage.errors import ApiError, Conflict, NotFound, TonnageError
-from tonnage.objects.core_v1 import Node, Pod
-from tonnage.objects.core_v1.persistent_volume import ObjectReference
+from tonnage.objects import meta, small_groups
+from tonnage.objects.core_v1 import Node, Pod, persistent_volume
 from tonnage.objects.document import Doc
-from tonnage.objects.meta import Condition
 from tonnage.objects.requirements import NO_EXECUTE, NOT_READY, UNREACHABLE
-from tonnage.objects.small_groups import Lease
 
 LEASES: Final = "kube-node-lease"
 _TAINT_EVERY_S: Final = 0.1
@@ -41,7 +38,7 @@ class NodeLifecycleController(QueueController):
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self._nodes = context.informers.of(Node)
-        self._leases = context.informers.of(Lease, namespace=LEASES)
+        self._leases = context.informers.of(small_groups.Lease, namespace=LEASES)
         self._pods_on_node = Indexer(context.informers.of(Pod), node_of_pod)
         self._healths: dict[str, plan.Heartbeat] = {}
         self._zones = plan.Zones(self._configuration.rates)
@@ -73,7 +70,7 @@ class NodeLifecycleController(QueueController):
         nodes = tuple(self._nodes)
         self._register(nodes)
         is_ready: dict[str, list[bool]] = defaultdict(list)
-        found: list[tuple[Node, Condition | None]] = []
+        found: list[tuple[Node, meta.Condition | None]] = []
         for node in nodes:
             ready = node.condition(plan.READY)
             try:
@@ -112,7 +109,7 @@ class NodeLifecycleController(QueueController):
             self._record_event(name, self._healths.pop(name).uid, "RemovingNode", note)
             self._to_taint.pop(name, None)
 
-    async def _update_health(self, node: Node) -> Condition | None:
+    async def _update_health(self, node: Node) -> meta.Condition | None:
         """Set the Ready condition to Unknown if the grace period is over. Returns it. Raises TonnageError."""
         for tries_left in reversed(range(_TRIES)):
             try:
@@ -123,7 +120,7 @@ class NodeLifecycleController(QueueController):
                 node = await self._client.get(Node, node.name)  # the informer lags behind another writer
         return None
 
-    async def _update_health_once(self, node: Node) -> Condition | None:
+    async def _update_health_once(self, node: Node) -> meta.Condition | None:
         now = self._measured_now(node)
         lease = self._leases.get(f"{LEASES}/{node.name}")
         health = self._healths[node.name] = plan.observe(self._healths.get(node.name), node, lease, now)
@@ -158,7 +155,7 @@ class NodeLifecycleController(QueueController):
             ready = pod.condition("Ready")
             if ready is None or not ready.is_true:
                 continue
-            condition = {"type": "Ready", "status": "False", "lastTransitionTime": rfc3339(self._clock.now())}
+            condition = {"type": "Ready", "status": "False", "lastTransitionTime": clock.rfc3339(self._clock.now())}
             patch = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
             try:
                 await self._client.patch(Pod, pod.key, patch, patch_type="strategic", subresource="status")
@@ -171,7 +168,7 @@ class NodeLifecycleController(QueueController):
 
     # -- NoExecute, as fast as the zone allows ------------------------------------------------------------------------
 
-    async def _process_no_execute_taint(self, node: Node, ready: Condition | None) -> None:
+    async def _process_no_execute_taint(self, node: Node, ready: meta.Condition | None) -> None:
         present = {taint.key for taint in node.spec.taints if taint.effect == NO_EXECUTE} & {NOT_READY, UNREACHABLE}
         if ready is not None and (ready.is_true or self._zones.are_all_lost):
             self._to_taint.pop(node.name, None)
@@ -231,5 +228,5 @@ class NodeLifecycleController(QueueController):
                     raise
 
     def _record_event(self, name: str, uid: str, reason: str, note: str) -> None:
-        about = ObjectReference(api_version="v1", kind="Node", name=name, uid=uid)
+        about = persistent_volume.ObjectReference(api_version="v1", kind="Node", name=name, uid=uid)
         self._recorder.event(about, "Normal", reason, reason, note)

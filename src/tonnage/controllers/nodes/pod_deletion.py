@@ -27,8 +27,7 @@ from tonnage.client.http import Client
 from tonnage.clock import Clock, rfc3339, within
 from tonnage.controllers.controller_context import ControllerContext, QueueController, node_of_pod
 from tonnage.errors import Conflict, Invalid, NotFound, RequestEntityTooLarge, TonnageError
-from tonnage.objects.core_v1 import Node, Pod
-from tonnage.objects.core_v1.persistent_volume import ObjectReference
+from tonnage.objects.core_v1 import Node, Pod, persistent_volume
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key, split_key
 
@@ -127,7 +126,7 @@ class TaintEvictionController(QueueController):
     def _record_event(self, key: Key, action: str, note: str) -> None:
         # Two actions: of two notes about one action only the first would be recorded.
         namespace, name = split_key(key)
-        about = ObjectReference(api_version="v1", kind="Pod", namespace=namespace, name=name)
+        about = persistent_volume.ObjectReference(api_version="v1", kind="Pod", namespace=namespace, name=name)
         self._recorder.event(about, "Normal", "TaintManagerEviction", action, note)
 
 

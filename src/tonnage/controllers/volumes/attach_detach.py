@@ -17,14 +17,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
-from tonnage import logs
+from tonnage import clock, errors, logs
 from tonnage.behaviour.volumes import attach_detach_plan
-from tonnage.client.cache import Indexer, MutationCache
-from tonnage.client.recorder import reference_to
-from tonnage.clock import jittered
+from tonnage.client import cache, recorder
 from tonnage.controllers import controller_context
 from tonnage.controllers.controller_context import ControllerContext, QueueController, volume_of_attachment
-from tonnage.errors import AlreadyExists, NotFound
 from tonnage.objects import storage_v1
 from tonnage.objects.core_v1 import Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, ObjectMeta
@@ -41,8 +38,8 @@ class VolumesAttachedUpdater(QueueController):
         super().__init__(context)
         self._volumes = context.informers.of(PersistentVolume)
         nodes, attachments = context.informers.of(Node), context.informers.of(VolumeAttachment)
-        self._written = MutationCache(nodes, clock=context.clock)
-        self.on_node = Indexer(attachments, controller_context.node_of_attachment)
+        self._written = cache.MutationCache(nodes, clock=context.clock)
+        self.on_node = cache.Indexer(attachments, controller_context.node_of_attachment)
         self._removed: set[str] = set()
         """Uids of attachments about to be deleted."""
         self._queue = self._add_queue("attached-reports", self.reconcile)
@@ -63,7 +60,7 @@ class VolumesAttachedUpdater(QueueController):
         try:
             node = self._written.get(name) or await self._client.get(Node, name)
             return await self._write(node) or await self._client.get(Node, name)
-        except NotFound:
+        except errors.NotFound:
             return None
 
     def restore(self, attachment: VolumeAttachment) -> None:
@@ -159,7 +156,7 @@ class AttachDetachController(QueueController):
         self._nodes = informers.of(Node)
         self._csi_nodes = informers.of(CSINode)
         self._attachments = informers.of(VolumeAttachment)
-        self._of_volume = Indexer(self._attachments, volume_of_attachment)
+        self._of_volume = cache.Indexer(self._attachments, volume_of_attachment)
         self._volumes_attached = VolumesAttachedUpdater(context)
         self._unwanted_since_s: dict[tuple[str, str], float] = {}
         self._created: dict[str, tuple[VolumeAttachment, float]] = {}
@@ -171,8 +168,8 @@ class AttachDetachController(QueueController):
         self._queue.follow(self._attachments, volume_of_attachment)
         pods, self._claims = informers.of(Pod), informers.of(PersistentVolumeClaim)
         self._drivers = informers.of(CSIDriver)
-        self._pods_of = Indexer(pods, Pod.claim_keys)
-        self._pods_on = Indexer(pods, controller_context.node_of_pod)
+        self._pods_of = cache.Indexer(pods, Pod.claim_keys)
+        self._pods_on = cache.Indexer(pods, controller_context.node_of_pod)
         self._queue.follow(self._claims, lambda claim: (claim.spec.volume_name,) if claim.spec.volume_name else ())
         self._queue.follow(pods, self._needed_by)
         self._queue.follow(self._drivers, self._volumes_of_driver)
@@ -248,7 +245,7 @@ class AttachDetachController(QueueController):
         if failure is None or failure == recorded:
             return
         if recorded is None or related is None or recorded.message != failure.message:
-            related = reference_to(attachment)
+            related = recorder.reference_to(attachment)
         self._failures[name] = (failure, related)
         for pod in users:
             self._recorder.event(pod, "Warning", _FAILED, _ACTION, failed_note(volume, failure.message), related)
@@ -329,7 +326,7 @@ class AttachDetachController(QueueController):
         try:
             made = await self._client.create(attachment)
             _log.info("Attaching", volume=volume.name, node=node)
-        except AlreadyExists:
+        except errors.AlreadyExists:
             # It is ours and the informer lags; or it is being deleted, and its deletion queues the volume again.
             made = await self._client.get(VolumeAttachment, name)
         if name not in self._attachments:
@@ -347,7 +344,7 @@ class AttachDetachController(QueueController):
             return
         try:
             await self._client.delete(VolumeAttachment, attachment.key, uid=attachment.uid)
-        except NotFound:
+        except errors.NotFound:
             return
         except BaseException:
             self._volumes_attached.restore(attachment)
@@ -389,7 +386,7 @@ class AttachDetachController(QueueController):
 
     async def _sync(self) -> None:
         while True:
-            await self._clock.sleep(jittered(self._sync_period_s, 0.1, self._rng))
+            await self._clock.sleep(clock.jittered(self._sync_period_s, 0.1, self._rng))
             for volume in self._volumes:
                 if volume.spec.claim_ref is not None:
                     self._queue.add(volume.name)

@@ -16,15 +16,12 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Final
 
-from tonnage import logs
+from tonnage import clock, logs
 from tonnage.client.cache import Indexer, MutationCache, add_finalizer, remove_finalizer
 from tonnage.client.recorder import truncated
-from tonnage.clock import Backoff, rfc3339
 from tonnage.controllers import controller_context
-from tonnage.controllers.controller_context import ControllerContext, QueueController, volume_of_attachment
-from tonnage.csi import conversion, driver_capabilities
+from tonnage.csi import client, conversion, driver_capabilities
 from tonnage.csi import csi_pb2 as csi
-from tonnage.csi.client import CsiClient
 from tonnage.csi.errors import Code, CsiError, error_text
 from tonnage.errors import ApiError, Conflict, Invalid, NotFound, RequestEntityTooLarge, TonnageError
 from tonnage.objects.core_v1 import CSIPersistentVolumeSource, PersistentVolume, Secret
@@ -116,10 +113,10 @@ def volume_error(failure: TonnageError, now: datetime, *, has_codes: bool) -> Do
     `has_codes` adds the gRPC code, which attach limits read (KEP-4876): 8 is a full node.
     """
     code = failure.number if has_codes and isinstance(failure, CsiError) else None
-    return {"time": rfc3339(now), "message": truncated(error_text(failure), MESSAGE_BYTES), "errorCode": code}
+    return {"time": clock.rfc3339(now), "message": truncated(error_text(failure), MESSAGE_BYTES), "errorCode": code}
 
 
-async def published_nodes(driver: CsiClient) -> dict[str, set[str]]:
+async def published_nodes(driver: client.CsiClient) -> dict[str, set[str]]:
     """Where the driver's volumes are: handle -> node ids. Raises CsiError, also for a list that never ends."""
     found: dict[str, set[str]] = {}
     token, tokens = "", {""}
@@ -137,7 +134,7 @@ async def published_nodes(driver: CsiClient) -> dict[str, set[str]]:
     raise CsiError("/csi.v1.Controller/ListVolumes", Code.DATA_LOSS, told, address=driver.address)
 
 
-class Attacher(QueueController):
+class Attacher(controller_context.QueueController):
     """Attaches and detaches the volumes of one driver until cancelled.
 
     Every `reconcile_sync_s` the driver is asked where its volumes are, and attachments that differ are redone.
@@ -145,9 +142,9 @@ class Attacher(QueueController):
 
     def __init__(
         self,
-        context: ControllerContext,
+        context: controller_context.ControllerContext,
         *,
-        driver: CsiClient,
+        driver: client.CsiClient,
         retry_first_s: float = 1.0,
         reconcile_sync_s: float = 60.0,
     ) -> None:
@@ -162,7 +159,7 @@ class Attacher(QueueController):
         self._written = MutationCache(self._attachments, clock=context.clock)
         self._written_volumes = MutationCache(self._volumes, clock=context.clock)
         self._attachers_here = context.attachers
-        self._of_volume = Indexer(self._attachments, volume_of_attachment)
+        self._of_volume = Indexer(self._attachments, controller_context.volume_of_attachment)
         self._announced_at_s: dict[tuple[Key, str], float] = {}
         """Attachments about to be created, by volume and node, with the time of the announcement."""
         self._force_sync: set[Key] = set()
@@ -180,7 +177,7 @@ class Attacher(QueueController):
             self._attachments, changed_by=lambda each: (each.spec, each.metadata.is_terminating, each.status.attached)
         )
         volume_queue.follow(self._volumes)
-        volume_queue.follow(self._attachments, volume_of_attachment)
+        volume_queue.follow(self._attachments, controller_context.volume_of_attachment)
         self._volumes.add_handlers(on_delete=self._volume_deleted)
         self._on_node = Indexer(self._attachments, controller_context.node_of_attachment)
         self._csi_nodes.add_handlers(on_update=self._csi_node_updated)
@@ -329,7 +326,7 @@ class Attacher(QueueController):
     # -- driver, secrets, status --------------------------------------------------------------------------------------
 
     async def _wait_for_driver(self) -> driver_capabilities.DriverInfo:
-        backoff = Backoff(clock=self._clock, rng=self._rng, first_s=0.2, max_s=5.0)
+        backoff = clock.Backoff(clock=self._clock, rng=self._rng, first_s=0.2, max_s=5.0)
         while True:
             try:
                 name = await driver_capabilities.get_driver_name(self._driver)

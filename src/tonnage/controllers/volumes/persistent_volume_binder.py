@@ -19,20 +19,16 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from tonnage import logs
+from tonnage import clock, errors, logs
 from tonnage.behaviour.volumes import binding_plan
 from tonnage.client.cache import Indexer, MutationCache
-from tonnage.clock import jittered
 from tonnage.controllers.controller_context import ControllerContext, QueueController
 from tonnage.controllers.volumes.attach_detach import is_pod_terminated
 from tonnage.documents.kinds.storage.storage_kinds import default_class_for
-from tonnage.errors import TonnageError
-from tonnage.objects.codec import to_doc
+from tonnage.objects import codec, storage_v1, volume_matching
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key, Object
-from tonnage.objects.storage_v1 import StorageClass
-from tonnage.objects.volume_matching import AVAILABLE
 
 T = TypeVar("T", bound=Object)
 
@@ -44,11 +40,11 @@ _UNBOUND: Final = "unbound"
 """The index key of volumes without a `claimRef`."""
 
 
-def default_class(claim: PersistentVolumeClaim, classes: Iterable[StorageClass]) -> str | None:
+def default_class(claim: PersistentVolumeClaim, classes: Iterable[storage_v1.StorageClass]) -> str | None:
     """The default class for a claim that names none, however old it is; None when the claim needs none."""
     if claim.spec.storage_class_name is not None:
         return None
-    return default_class_for(to_doc(claim), [to_doc(storage_class) for storage_class in classes])
+    return default_class_for(codec.to_doc(claim), [codec.to_doc(storage_class) for storage_class in classes])
 
 
 _log = logs.logger("tonnage.claims")
@@ -67,7 +63,7 @@ class PersistentVolumeBinder(QueueController):
         )
         self._being_bound: set[str] = set()
         """Names of volumes that are being bound right now; other claims do not choose them."""
-        self._classes = context.informers.of(StorageClass)
+        self._classes = context.informers.of(storage_v1.StorageClass)
         pods = context.informers.of(Pod)
         self._pods = Indexer(pods, Pod.claim_keys)
         self._queue = self._add_queue("claims", self.reconcile, workers=WORKERS)
@@ -104,12 +100,12 @@ class PersistentVolumeBinder(QueueController):
             case binding_plan.RecordEvent(note, is_broken):
                 self._event(claim, note)
                 if is_broken:
-                    raise TonnageError(f"claim {key}: {note.message}")
+                    raise errors.TonnageError(f"claim {key}: {note.message}")
             case binding_plan.MarkLost(note):
                 if claim.status.phase != "Lost":
                     await self._mark_lost(claim, inputs, note)
                 return None
-        return jittered(self._configuration.pvclaimbinder_sync_period_s, 0.2, self._rng)
+        return clock.jittered(self._configuration.pvclaimbinder_sync_period_s, 0.2, self._rng)
 
     # -- inputs of a step --------------------------------------------------------------------------------------------
 
@@ -143,7 +139,7 @@ class PersistentVolumeBinder(QueueController):
             if not isinstance(
                 binding_plan.claim_step(claim, replace(inputs, volume=lambda _: volume)), binding_plan.MarkLost
             ):
-                raise TonnageError(f"claim {claim.key}: its volume {name} is not known here yet")
+                raise errors.TonnageError(f"claim {claim.key}: its volume {name} is not known here yet")
         claim = await self._set_claim_phase(claim, "Lost")
         self._event(claim, note)
 
@@ -203,7 +199,7 @@ class PersistentVolumeBinder(QueueController):
     def _claims_for_volume(self, volume: PersistentVolume) -> list[Key]:
         if volume.spec.claim_ref is not None:
             return [volume.spec.claim_ref.key]
-        return self._pending_keys() if volume.status.phase == AVAILABLE else []
+        return self._pending_keys() if volume.status.phase == volume_matching.AVAILABLE else []
 
     def _claims_for_pod(self, pod: Pod) -> list[Key]:
         claims = ((key, self._claims.get(key)) for key in pod.claim_keys())
@@ -244,7 +240,7 @@ class PersistentVolumeBinder(QueueController):
     async def _unbind(self, volume: PersistentVolume) -> None:
         volume = await self._patch(self._newest_volumes, volume, binding_plan.volume_unbound(volume))
         _log.info("Binding taken back", volume=volume.name)
-        await self._set_phase(volume, AVAILABLE)
+        await self._set_phase(volume, volume_matching.AVAILABLE)
 
     async def _set_phase(
         self, volume: PersistentVolume, phase: str, note: binding_plan.Note | None = None

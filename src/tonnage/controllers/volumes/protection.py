@@ -13,13 +13,11 @@ gets its node later asks the server for the claim before it mounts, and is refus
 
 from __future__ import annotations
 
-from tonnage import logs
+from tonnage import errors, logs
 from tonnage.behaviour.workloads.templates import claim_for
+from tonnage.client import http, reconciler
 from tonnage.client.cache import Indexer, add_finalizer, remove_finalizer
-from tonnage.client.http import Client
-from tonnage.client.reconciler import Reconciler
 from tonnage.controllers.controller_context import ControllerContext, QueueController
-from tonnage.errors import AlreadyExists, Conflict, NotFound, TonnageError
 from tonnage.objects.core_v1 import PV_PROTECTION, PVC_PROTECTION, PersistentVolume, PersistentVolumeClaim, Pod, Volume
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key, Object
@@ -52,7 +50,7 @@ class EphemeralVolumeController(QueueController):
             if problem:
                 note = f"ephemeral volume {volume.name}: {problem}"
                 self._deduplicated.event(pod, "Warning", "FailedBinding", "Binding", note)
-                raise TonnageError(f"pod {key}, {note}")
+                raise errors.TonnageError(f"pod {key}, {note}")
 
     async def _ensure(self, pod: Pod, volume: Volume) -> str:
         """Ensure that the claim exists and belongs to the pod. Returns the obstacle, else ""."""
@@ -63,9 +61,9 @@ class EphemeralVolumeController(QueueController):
                 await self._client.create_doc(claim_for(pod, volume))
                 _log.info("Claim made", claim=f"{pod.namespace}/{name}", pod=pod.key)
                 return ""
-            except AlreadyExists:
+            except errors.AlreadyExists:
                 claim = await self._client.get(PersistentVolumeClaim, f"{pod.namespace}/{name}")
-            except TonnageError as exc:
+            except errors.TonnageError as exc:
                 return f"create PVC {name}: {exc.message}"
         if claim.is_for_pod(pod):
             return ""
@@ -126,12 +124,12 @@ class ProtectionController(QueueController):
             await _patch(self._client, volume, add_finalizer(volume, PV_PROTECTION))
 
 
-async def _patch(client: Client, found: Object, patch: Doc | None) -> None:
+async def _patch(client: http.Client, found: Object, patch: Doc | None) -> None:
     if patch is None:
         return
     try:
         await client.patch(type(found), found.key, patch)
-    except (Conflict, NotFound):
+    except (errors.Conflict, errors.NotFound):
         return  # the object changed or is gone: its event queues it again
 
 
@@ -162,7 +160,7 @@ class AttributesClassProtection(QueueController):
         self._classes = context.informers.of(VolumeAttributesClass)
         claims, volumes = context.informers.of(PersistentVolumeClaim), context.informers.of(PersistentVolume)
         self._claims, self._volumes = Indexer(claims, classes_of_claim), Indexer(volumes, classes_of_volume)
-        work = Reconciler("attributes-class-protection", self.reconcile, clock=context.clock)  # not counted
+        work = reconciler.Reconciler("attributes-class-protection", self.reconcile, clock=context.clock)  # not counted
         self._loops.append(work.run)
         work.follow(self._classes)
         work.follow(claims, classes_of_claim, changed_by=classes_of_claim)

@@ -28,17 +28,13 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from tonnage import logs
-from tonnage.behaviour.workloads import deployment_status, rollout
+from tonnage import errors, logs
+from tonnage.behaviour.workloads import deployment_status, rollout, templates
 from tonnage.behaviour.workloads.pod_states import earliest, is_active, next_check_s
 from tonnage.behaviour.workloads.replica_set_plan import missing_replicas, pods_to_delete, status_of
-from tonnage.behaviour.workloads.templates import pod_from_template
-from tonnage.client.cache import Cache, Indexer
-from tonnage.client.recorder import truncated
+from tonnage.client import cache, recorder
 from tonnage.controllers.controller_context import ControllerContext, is_namespace_terminating
 from tonnage.controllers.workloads import workload_controller
-from tonnage.controllers.workloads.workload_controller import PodOwnerController, WorkloadController
-from tonnage.errors import AlreadyExists, ApiError, TonnageError
 from tonnage.objects.apps_v1 import Deployment, DeploymentStatus, ReplicaSet, ReplicaSetStatus
 from tonnage.objects.core_v1 import Pod, ReplicationController, ReplicationControllerStatus
 from tonnage.objects.document import Doc
@@ -51,16 +47,16 @@ _deployments_log = logs.logger("tonnage.controllers.workloads.deployments")
 Replicated = TypeVar("Replicated", bound=ReplicaSet | ReplicationController)
 
 
-class ReplicaController(PodOwnerController[Replicated], Generic[Replicated]):
-    def __init__(self, context: ControllerContext, name: str, sets: Cache[Replicated]) -> None:
-        self._sets_of: Indexer[Replicated] = workload_controller.by_controller(sets)
+class ReplicaController(workload_controller.PodOwnerController[Replicated], Generic[Replicated]):
+    def __init__(self, context: ControllerContext, name: str, sets: cache.Cache[Replicated]) -> None:
+        self._sets_of: cache.Indexer[Replicated] = workload_controller.by_controller(sets)
         super().__init__(context, name, sets)
 
     async def sync(self, found: Replicated, /, *, is_current: bool) -> float | None:
         """Create or delete pods, then write the status. Mirrors syncReplicaSet."""
         pods = self._measured(await self._claimed(found), found.spec.min_ready_seconds)
         active = [pod for pod in pods if is_active(pod)]
-        failure: TonnageError | None = None
+        failure: errors.TonnageError | None = None
         if is_current and not found.metadata.is_terminating:
             self._rejected.observe(found.key, pods)
             # Rejected pods never ran, and they hold back their ephemeral claims.
@@ -68,7 +64,7 @@ class ReplicaController(PodOwnerController[Replicated], Generic[Replicated]):
             failure = await self._manage(found, active) or await self._delete_pods(found, rejected)
         now = self._clock.now()
         terminating = sum(pod.metadata.is_terminating and not pod.is_terminal for pod in pods)
-        status = status_of(found, active, terminating, truncated(failure.message) if failure else None, now)
+        status = status_of(found, active, terminating, recorder.truncated(failure.message) if failure else None, now)
         await workload_controller.write_status(self._client, found, self._kind_status(status))
         if failure is not None:
             raise failure
@@ -79,7 +75,7 @@ class ReplicaController(PodOwnerController[Replicated], Generic[Replicated]):
     def _kind_status(self, status: ReplicaSetStatus) -> Record:
         return status
 
-    async def _manage(self, owner: Replicated, active: Sequence[Pod]) -> TonnageError | None:
+    async def _manage(self, owner: Replicated, active: Sequence[Pod]) -> errors.TonnageError | None:
         """Create or delete pods as planned. Returns the first failure; the rest is left for the next sync."""
         count, wanted = missing_replicas(active, owner.spec.replicas), owner.spec.replicas
         if count > 0:
@@ -88,7 +84,7 @@ class ReplicaController(PodOwnerController[Replicated], Generic[Replicated]):
             _log.info("Too few replicas", kind=self._kind, owner=owner.key, need=wanted, creating=count, later=later)
             template = owner.spec.template
             return await workload_controller.slow_start(
-                count, lambda _: self._create_pod(owner, pod_from_template(template, owner))
+                count, lambda _: self._create_pod(owner, templates.pod_from_template(template, owner))
             )
         if count < 0:
             _log.info("Too many replicas", kind=self._kind, owner=owner.key, need=wanted, deleting=-count)
@@ -118,7 +114,7 @@ class ReplicationManager(ReplicaController[ReplicationController]):
         return ReplicationControllerStatus(**{name: getattr(status, name) for name in fields})
 
 
-class DeploymentController(WorkloadController[Deployment, ReplicaSet]):
+class DeploymentController(workload_controller.WorkloadController[Deployment, ReplicaSet]):
     """Rolls every Deployment's pods out to its template, step by step."""
 
     def __init__(self, context: ControllerContext) -> None:
@@ -242,16 +238,16 @@ class DeploymentController(WorkloadController[Deployment, ReplicaSet]):
         name = doc["metadata"]["name"]
         try:
             made = await self._expectations.create(deployment.key, self._sets, doc)
-        except AlreadyExists:
+        except errors.AlreadyExists:
             await self._resolve_name_collision(deployment, f"{deployment.namespace}/{name}")
             return
-        except TonnageError as exc:
+        except errors.TonnageError as exc:
             if is_namespace_terminating(exc):
                 return
-            if isinstance(exc, ApiError):
+            if isinstance(exc, errors.ApiError):
                 note = f'Failed to create new replica set "{name}": {exc.message}'
                 self._recorder.event(deployment, "Warning", "ReplicaSetCreateError", "Create", note)
-                await self._write_progressing(deployment, "False", "ReplicaSetCreateError", truncated(note))
+                await self._write_progressing(deployment, "False", "ReplicaSetCreateError", recorder.truncated(note))
             raise
         if size > 0:
             self._record_scaling(deployment, made, 0, size)

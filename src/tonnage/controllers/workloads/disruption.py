@@ -10,10 +10,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from tonnage import logs
+from tonnage import clock, logs
 from tonnage.behaviour.workloads import pod_states
 from tonnage.client.cache import Cache, Indexer
-from tonnage.clock import rfc3339
 from tonnage.controllers.controller_context import ControllerContext, QueueController, namespace_of
 from tonnage.controllers.workloads.workload_controller import replacing
 from tonnage.objects.apps_v1 import Deployment, ReplicaSet, StatefulSet
@@ -130,7 +129,7 @@ class DisruptionController(QueueController):
         taken_back = {"type": "DisruptionTarget", "status": "False", "reason": None, "message": None}
         patch: Doc = {
             "metadata": {"uid": pod.uid, "resourceVersion": pod.metadata.resource_version},
-            "status": {"conditions": [{**taken_back, "lastTransitionTime": rfc3339(self._clock.now())}]},
+            "status": {"conditions": [{**taken_back, "lastTransitionTime": clock.rfc3339(self._clock.now())}]},
         }
         await self._client.patch(Pod, pod.key, patch, patch_type="strategic", subresource="status")
         _log.info("A pod that was to be disrupted was not", pod=key)

@@ -21,14 +21,11 @@ from typing import Final
 import msgspec
 
 from tonnage import logs
-from tonnage.behaviour.workloads import cron_plan, job_plan, job_pods
-from tonnage.behaviour.workloads.job_pods import job_of
-from tonnage.behaviour.workloads.pod_states import earliest
+from tonnage.behaviour.workloads import cron_plan, job_plan, job_pods, pod_states
 from tonnage.client.cache import remove_finalizer
 from tonnage.client.recorder import reference_to
 from tonnage.controllers.controller_context import ControllerContext, QueueController, is_namespace_terminating
 from tonnage.controllers.workloads import workload_controller
-from tonnage.controllers.workloads.workload_controller import PodOwnerController
 from tonnage.errors import AlreadyExists, Conflict, NotFound, RequestEntityTooLarge, TonnageError
 from tonnage.objects import batch_v1, codec
 from tonnage.objects.batch_v1 import JOB_TRACKING, CronJob, CronJobStatus, Job, JobStatus
@@ -43,7 +40,7 @@ _log = logs.logger("tonnage.controllers.jobs")
 _DEADLINE_SLACK_S: Final = 0.05
 
 
-class JobController(PodOwnerController[Job]):
+class JobController(workload_controller.PodOwnerController[Job]):
     """Runs every Job that no other controller manages."""
 
     def __init__(self, context: ControllerContext) -> None:
@@ -87,7 +84,7 @@ class JobController(PodOwnerController[Job]):
         if failure is not None:
             raise failure
         left_s = job_plan.deadline_s(job, measured_now)
-        return earliest(plan.wait_s, None if left_s is None else max(0.0, left_s) + _DEADLINE_SLACK_S)
+        return pod_states.earliest(plan.wait_s, None if left_s is None else max(0.0, left_s) + _DEADLINE_SLACK_S)
 
     async def _manage(
         self, job: Job, pods: Sequence[Pod], count: job_plan.Count, plan: job_plan.Manage
@@ -379,7 +376,7 @@ class CronJobController(QueueController):
             shown = at.strftime("%a, %d %b %Y %H:%M:%S %z")
             self._warn(cron_job, "MissSchedule", f"Missed scheduled time to start a job: {shown}")
             return status
-        doc = job_of(cron_job, at)
+        doc = job_pods.job_of(cron_job, at)
         name = doc["metadata"]["name"]
         if any(each.name == name for each in status.active) or cron_job.status.last_schedule_time == at:
             return status

@@ -23,31 +23,27 @@ from functools import partial
 from itertools import product
 from typing import Any, Generic, TypeVar
 
-from tonnage import logs
+from tonnage import clock, logs
 from tonnage.behaviour.workloads import daemon_set_plan, stateful_set_plan, templates
 from tonnage.behaviour.workloads.pod_states import earliest, next_check_s, ordinal_of
-from tonnage.behaviour.workloads.templates import REVISION_HASH, Versioned
 from tonnage.client.cache import Cache
-from tonnage.clock import KeyedBackoff
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.workloads import workload_controller
-from tonnage.controllers.workloads.workload_controller import PodOwnerController
 from tonnage.errors import AlreadyExists, TonnageError
+from tonnage.objects import codec, selectors
 from tonnage.objects.apps_v1 import ControllerRevision, DaemonSet, StatefulSet
-from tonnage.objects.codec import to_doc
 from tonnage.objects.core_v1 import Node, ObjectReference, PersistentVolumeClaim, Pod
 from tonnage.objects.document import Doc, same
 from tonnage.objects.meta import Key
-from tonnage.objects.selectors import selects
 
 _log = logs.logger("tonnage.controllers.stateful-sets")
 _daemon_sets_log = logs.logger("tonnage.controllers.daemon-sets")
 
 
-RevisionedSet = TypeVar("RevisionedSet", bound=Versioned)
+RevisionedSet = TypeVar("RevisionedSet", bound=templates.Versioned)
 
 
-class RevisionedSetController(PodOwnerController[RevisionedSet], Generic[RevisionedSet]):
+class RevisionedSetController(workload_controller.PodOwnerController[RevisionedSet], Generic[RevisionedSet]):
     """Reads and writes the ControllerRevisions of its sets."""
 
     def __init__(self, context: ControllerContext, name: str, sets: Cache[RevisionedSet]) -> None:
@@ -59,7 +55,7 @@ class RevisionedSetController(PodOwnerController[RevisionedSet], Generic[Revisio
     async def _history(self, owner: RevisionedSet) -> list[ControllerRevision]:
         selector = owner.spec.selector
         found = await workload_controller.claim_objects(
-            self._client, owner, self._revisions_of, lambda each: selects(selector, each.metadata.labels)
+            self._client, owner, self._revisions_of, lambda each: selectors.selects(selector, each.metadata.labels)
         )
         return templates.in_order(found)
 
@@ -200,7 +196,7 @@ class StatefulSetController(RevisionedSetController[StatefulSet]):
             raise TonnageError(f"pvc {going} is being deleted")
         if all(known.values()):
             return
-        owners = [to_doc(each) for each in stateful_set_plan.owners_at_creation(owner)]
+        owners = [codec.to_doc(each) for each in stateful_set_plan.owners_at_creation(owner)]
         for doc in stateful_set_plan.claims_for(owner, ordinal):
             name = doc["metadata"]["name"]
             if known[name] is not None:
@@ -231,7 +227,7 @@ class StatefulSetController(RevisionedSetController[StatefulSet]):
             if owners is None:
                 continue
             metadata = {"uid": known.uid, "resourceVersion": known.metadata.resource_version}
-            patch: Doc = {"metadata": {**metadata, "ownerReferences": [to_doc(each) for each in owners]}}
+            patch: Doc = {"metadata": {**metadata, "ownerReferences": [codec.to_doc(each) for each in owners]}}
             with self._recorded(owner, "Update", pod.name, is_success_told=False):
                 await self._expectations.patch(owner.key, self._claims, known.key, patch)
 
@@ -273,7 +269,7 @@ class DaemonSetController(RevisionedSetController[DaemonSet]):
     def __init__(self, context: ControllerContext) -> None:
         self._nodes = context.informers.of(Node)
         super().__init__(context, "daemon-sets", context.informers.of(DaemonSet))
-        self._failed_pods = KeyedBackoff(
+        self._failed_pods = clock.KeyedBackoff(
             clock=context.clock, rng=context.rng, first_s=_FIRST_PAUSE_S, max_s=_MAX_PAUSE_S
         )
         self._reconciler.follow(
@@ -307,7 +303,7 @@ class DaemonSetController(RevisionedSetController[DaemonSet]):
         observed = daemon_set_plan.ObservedDaemons.of(owner, self._nodes, pods, hashes, now)
         again_s, failure = await self._carry_out(observed, hash_of(current))
         await workload_controller.write_status(self._client, owner, daemon_set_plan.status_of(observed, collisions))
-        in_use = {pod.metadata.labels.get(REVISION_HASH) for pod in pods}
+        in_use = {pod.metadata.labels.get(templates.REVISION_HASH) for pod in pods}
         live = {current.name, *(revision.name for revision in revisions if hash_of(revision) in in_use)}
         await self._forget_revisions(owner, revisions, live)
         if failure is not None:
@@ -363,4 +359,4 @@ def backoff_key(owner: DaemonSet, node_name: str) -> str:
 
 def hash_of(revision: ControllerRevision) -> str:
     """The revision's hash label; its name if the label is missing."""
-    return revision.metadata.labels.get(REVISION_HASH) or revision.name
+    return revision.metadata.labels.get(templates.REVISION_HASH) or revision.name

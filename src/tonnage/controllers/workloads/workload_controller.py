@@ -22,27 +22,18 @@ from typing import Any, Final, Generic, TypeVar, cast
 import msgspec
 
 from tonnage import logs
-from tonnage.behaviour.workloads.pod_states import RejectedPods, generated_name, ready_since, with_ready_since
-from tonnage.behaviour.workloads.templates import controller_ref
+from tonnage.behaviour.workloads import pod_states, templates
 from tonnage.client.cache import Cache, Indexer
 from tonnage.client.errors import Disconnected
 from tonnage.client.http import Client, PatchType
 from tonnage.clock import Clock
-from tonnage.controllers.controller_context import (
-    ControllerContext,
-    QueueController,
-    is_namespace_terminating,
-    namespace_of,
-)
+from tonnage.controllers import controller_context
 from tonnage.errors import AlreadyExists, ApiError, Conflict, Invalid, NotFound, RequestEntityTooLarge, TonnageError
-from tonnage.objects import codec
+from tonnage.objects import batch_v1, codec, selectors
 from tonnage.objects.apps_v1 import DaemonSet, Deployment, ReplicaSet, StatefulSet
-from tonnage.objects.batch_v1 import Job
-from tonnage.objects.codec import to_doc
 from tonnage.objects.core_v1 import Pod, ReplicationController
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key, Object, Record, revision_of
-from tonnage.objects.selectors import LabelSelector, selects
 
 _log = logs.logger("tonnage.controllers.workloads.workload_controller")
 
@@ -88,7 +79,7 @@ async def claim_objects(
 
 
 async def _adopt(client: Client, owner: Object, found: T, finalizer: str) -> T | None:
-    patch: Doc = {"metadata": {"uid": found.uid, "ownerReferences": [to_doc(controller_ref(owner))]}}
+    patch: Doc = {"metadata": {"uid": found.uid, "ownerReferences": [codec.to_doc(templates.controller_ref(owner))]}}
     if finalizer:
         patch["metadata"]["finalizers"] = [finalizer]
     try:
@@ -226,7 +217,7 @@ def is_in_doubt(failure: TonnageError) -> bool:
     return isinstance(failure, Disconnected) and failure.in_doubt
 
 
-AnyWorkload = DaemonSet | Deployment | Job | ReplicaSet | ReplicationController | StatefulSet
+AnyWorkload = DaemonSet | Deployment | batch_v1.Job | ReplicaSet | ReplicationController | StatefulSet
 Workload = TypeVar("Workload", bound=AnyWorkload)
 Dependent = TypeVar("Dependent", bound=Object)
 
@@ -237,28 +228,32 @@ _AS_WRITTEN: Final = timedelta(seconds=1)
 """Times that differ by less count as equal."""
 
 
-def selector_of(workload: AnyWorkload) -> LabelSelector | None:
+def selector_of(workload: AnyWorkload) -> selectors.LabelSelector | None:
     """The selector of the pods it may own; None, which selects none, for a ReplicationController without a selector."""
     if isinstance(workload, ReplicationController):
         labels = workload.spec.selector
-        return LabelSelector(match_labels=labels) if labels else None
+        return selectors.LabelSelector(match_labels=labels) if labels else None
     return workload.spec.selector
 
 
-class WorkloadController(QueueController, ABC, Generic[Workload, Dependent]):
+class WorkloadController(controller_context.QueueController, ABC, Generic[Workload, Dependent]):
     """Syncs the workloads of one kind, which own objects of another kind."""
 
     def __init__(
-        self, context: ControllerContext, name: str, workloads: Cache[Workload], dependents: Cache[Dependent]
+        self,
+        context: controller_context.ControllerContext,
+        name: str,
+        workloads: Cache[Workload],
+        dependents: Cache[Dependent],
     ) -> None:
         super().__init__(context)
         self._workloads: Cache[Workload] = workloads
         self._kind = codec.resource_of(workloads.cls).kind
         self._owned = by_controller(dependents)
         self._expectations = Expectations(context.client, context.clock)
-        self._rejected = RejectedPods(context.clock)
+        self._rejected = pod_states.RejectedPods(context.clock)
         self._reconciler = self._add_queue(name, self._reconcile, workers=_WORKERS)
-        self._workloads_in = Indexer(workloads, namespace_of)
+        self._workloads_in = Indexer(workloads, controller_context.namespace_of)
         self._reconciler.follow(workloads)
         self._reconciler.follow(dependents, self._owners_of)
 
@@ -267,16 +262,16 @@ class WorkloadController(QueueController, ABC, Generic[Workload, Dependent]):
         if found.metadata.controller is not None:
             return self._owner_of(found)
         near = self._workloads_in(found.namespace)
-        return [owner.key for owner in near if selects(selector_of(owner), found.metadata.labels)]
+        return [owner.key for owner in near if selectors.selects(selector_of(owner), found.metadata.labels)]
 
     def _measured(self, pods: Sequence[Pod], min_ready_s: int) -> list[Pod]:
         """The pods, ready since when the current clock would have written: setting it makes no pod available."""
         now, measured = self._clock.now(), list(pods)
         for idx, pod in enumerate(pods if min_ready_s > 0 else ()):
-            since = ready_since(pod)
+            since = pod_states.ready_since(pod)
             at = now if since is None else now - timedelta(seconds=self._ages.age_s(pod.uid, since))
             if since is not None and abs(at - since) > _AS_WRITTEN:
-                measured[idx] = with_ready_since(pod, at)
+                measured[idx] = pod_states.with_ready_since(pod, at)
         return measured
 
     async def _claimed(
@@ -286,7 +281,7 @@ class WorkloadController(QueueController, ABC, Generic[Workload, Dependent]):
         selector = selector_of(owner)
 
         def matches(found: Dependent) -> bool:
-            return is_member(found) and selects(selector, found.metadata.labels)
+            return is_member(found) and selectors.selects(selector, found.metadata.labels)
 
         return await claim_objects(self._client, owner, self._owned, matches, finalizer=finalizer)
 
@@ -320,7 +315,7 @@ _NAME_TRIES: Final = 8
 class PodOwnerController(WorkloadController[Workload, Pod], Generic[Workload]):
     """Writes the pods of workloads. Failures are returned: other writes of the same round may have succeeded."""
 
-    def __init__(self, context: ControllerContext, name: str, workloads: Cache[Workload]) -> None:
+    def __init__(self, context: controller_context.ControllerContext, name: str, workloads: Cache[Workload]) -> None:
         self._pods = context.informers.of(Pod)
         super().__init__(context, name, workloads, self._pods)
 
@@ -328,13 +323,13 @@ class PodOwnerController(WorkloadController[Workload, Pod], Generic[Workload]):
         """Create this pod under a random name that begins with its `generateName`."""
         metadata = doc["metadata"]
         for tries_left in reversed(range(_NAME_TRIES)):
-            name = metadata["name"] = generated_name(metadata["generateName"], self._rng)
+            name = metadata["name"] = pod_states.generated_name(metadata["generateName"], self._rng)
             try:
                 pod = await self._expectations.create(owner.key, self._pods, doc)
             except TonnageError as exc:
                 if isinstance(exc, AlreadyExists) and tries_left:
                     continue  # another pod has that name by chance
-                if is_namespace_terminating(exc):
+                if controller_context.is_namespace_terminating(exc):
                     return None
                 self._recorder.event(owner, "Warning", "FailedCreate", "Create", f"Error creating: {exc.message}")
                 return exc
@@ -396,7 +391,7 @@ async def write_status(
 
 def replacing(new: Record, was: Record) -> Doc:
     """A merge patch that turns `was` into `new`: fields at their default are removed."""
-    doc, old = to_doc(new), to_doc(was)
+    doc, old = codec.to_doc(new), codec.to_doc(was)
     wanted: Doc = {field.encode_name: doc.get(field.encode_name) for field in msgspec.structs.fields(type(new))}
     return {name: _emptied(value, old.get(name)) for name, value in wanted.items() if value is not None or name in old}
 

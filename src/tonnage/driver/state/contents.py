@@ -14,15 +14,14 @@ import stat
 from pathlib import Path
 from typing import Final
 
+from tonnage import errors, private_files
 from tonnage.driver.state.records import AccessType
-from tonnage.errors import TonnageError
-from tonnage.private_files import sync_folder
 
 _CHUNK_BYTES: Final = 16 << 20
 _MOUNTS: Final = Path("/proc/self/mountinfo")
 
 
-class ForeignContents(TonnageError):
+class ForeignContents(errors.TonnageError):
     """Something that this driver did not put there is at a volume's place. It was not touched."""
 
     def __init__(self, path: Path, problem: str, *, hint: str) -> None:
@@ -38,7 +37,7 @@ def make(path: Path, access_type: AccessType, size_bytes: int) -> None:
             os.fsync(file.fileno())
     else:
         path.mkdir(mode=0o700)
-    sync_folder(path.parent)
+    private_files.sync_folder(path.parent)
 
 
 def copy(source: Path, path: Path, access_type: AccessType, size_bytes: int) -> None:
@@ -50,8 +49,8 @@ def copy(source: Path, path: Path, access_type: AccessType, size_bytes: int) -> 
     else:
         shutil.copytree(source, path, symlinks=True, copy_function=_copy_file, ignore=_special_files)
         for folder, _, _ in os.walk(path):
-            sync_folder(Path(folder))
-    sync_folder(path.parent)
+            private_files.sync_folder(Path(folder))
+    private_files.sync_folder(path.parent)
 
 
 def grow(path: Path, access_type: AccessType, size_bytes: int) -> None:
@@ -126,7 +125,7 @@ def move(path: Path, to: Path, access_type: AccessType) -> None:
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(to))
     path.rename(to)
     try:
-        sync_folder(to.parent)
+        private_files.sync_folder(to.parent)
     except OSError:
         to.rename(path)
         raise

@@ -26,7 +26,6 @@ import msgspec
 from tonnage import logs
 from tonnage.driver.node_pools import PoolId
 from tonnage.driver.state import contents, records
-from tonnage.driver.state.contents import ForeignContents
 from tonnage.driver.state.records import Intent, SnapshotRecord, StateFolderError, VolumeRecord
 from tonnage.private_files import NotOurs, open_lock, own_folder, require_own_folder, sync_folder, write_new
 
@@ -189,7 +188,7 @@ class StateFolder:
         aside = self._aside(intent)
         try:
             contents.remove(aside)
-        except (OSError, ForeignContents) as exc:
+        except (OSError, contents.ForeignContents) as exc:
             _log.warning("Removed contents are not all gone; the next start tries again", path=str(aside), err=str(exc))
             return aside
         self.intents.drop(intent)
@@ -207,7 +206,7 @@ class StateFolder:
                 self._require_pool(intent.pool_id)
             try:
                 gone = self._recover(intent, known)
-            except ForeignContents as exc:
+            except contents.ForeignContents as exc:
                 _log.warning("What lies there is not what a call left, and stays", path=str(exc.path), err=exc.message)
                 gone = None
             except OSError as exc:
@@ -252,7 +251,7 @@ class StateFolder:
                 self._recover(intent, known)
             if record is not None:
                 self.save(record)
-        except (OSError, ForeignContents) as exc:
+        except (OSError, contents.ForeignContents) as exc:
             _log.warning("A call that failed cannot be undone; the next start does it", err=str(exc))
             return
         for intent in intents:
@@ -278,8 +277,8 @@ class StateFolder:
             raise self._in_the_way(record)
         return path
 
-    def _in_the_way(self, record: VolumeRecord | SnapshotRecord) -> ForeignContents:
-        return ForeignContents(
+    def _in_the_way(self, record: VolumeRecord | SnapshotRecord) -> contents.ForeignContents:
+        return contents.ForeignContents(
             self.contents_of(record),
             "has contents that no record names, and they may be data: they are not replaced",
             hint=f"restore the record {self.record_path(record)}, or move them away: "

@@ -27,10 +27,8 @@ from typing import Final, Literal, TypeVar
 
 import msgspec
 
-from tonnage import logs
+from tonnage import errors, logs, private_files
 from tonnage.driver.node_pools import PoolId
-from tonnage.errors import TonnageError
-from tonnage.private_files import NotOurs, own_folder, read_own, write_private
 
 AccessType = Literal["mount", "block"]
 _ID_DIGITS: Final = 32
@@ -174,7 +172,7 @@ VOLUMES: Final = ".volumes"
 SNAPSHOTS: Final = ".snapshots"
 
 
-class StateFolderError(TonnageError):
+class StateFolderError(errors.TonnageError):
     """A state folder that cannot be used."""
 
 
@@ -188,7 +186,7 @@ def read_records(state_dir: Path) -> list[VolumeRecord | SnapshotRecord]:
 def _read(path: Path, kind: type[R]) -> R | None:
     """Read a record; None if it is gone by now. A record can only lead to its own contents."""
     try:
-        record = msgspec.json.decode(read_own(path), type=kind)
+        record = msgspec.json.decode(private_files.read_own(path), type=kind)
         if record.id != path.stem or not is_contents_id(record.id):
             raise ValueError(f'it is the record of "{record.id}"')
         if not is_node_id(record.node) or record.pool < 0 or record.capacity_bytes < 0:
@@ -197,7 +195,7 @@ def _read(path: Path, kind: type[R]) -> R | None:
             )
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, msgspec.MsgspecError, NotOurs) as exc:
+    except (OSError, ValueError, msgspec.MsgspecError, private_files.NotOurs) as exc:
         raise StateFolderError(
             f"{path} cannot be read: {exc}",
             hint="restore it from a backup, or move it away: its contents stay, count as used, and are not served",
@@ -241,14 +239,14 @@ class Intents:
 
     def prepare(self) -> None:
         """Create the folder, and remove half-written intents: their calls had not begun."""
-        own_folder(self._folder)
+        private_files.own_folder(self._folder)
         for path in self._folder.glob(".*.json.*"):
             with suppress(OSError):
                 path.unlink()
 
     def write(self, intent: Intent) -> None:
         """Write an intent, synced to disk."""
-        write_private(self._path(intent), msgspec.json.encode(intent))
+        private_files.write_private(self._path(intent), msgspec.json.encode(intent))
 
     def drop(self, intent: Intent) -> None:
         """Remove an intent that is done. Not synced: if it comes back after a power cut, it finds nothing to do."""
@@ -259,10 +257,10 @@ class Intents:
         found: list[Intent] = []
         for path in sorted(self._folder.glob("*.json")):
             try:
-                found.append(_checked(path, msgspec.json.decode(read_own(path), type=Intent)))
+                found.append(_checked(path, msgspec.json.decode(private_files.read_own(path), type=Intent)))
             except FileNotFoundError:  # its call has ended
                 continue
-            except (TonnageError, OSError, ValueError, msgspec.MsgspecError) as exc:
+            except (errors.TonnageError, OSError, ValueError, msgspec.MsgspecError) as exc:
                 _log.warning("An intent cannot be read, and is left alone", path=str(path), err=str(exc))
         return found
 

@@ -19,13 +19,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tonnage import driver, quantity
 from tonnage.csi import csi_pb2 as csi
-from tonnage.driver import TOPOLOGY_KEY
 from tonnage.driver.core import invalid_argument, out_of_range
 from tonnage.driver.node_pools import POLICIES, Policy
 from tonnage.objects.size_rules import NO_RULES, InvalidSizeRules, SizeRules
 from tonnage.objects.texts.go_regexp import InvalidPattern, compile_go
-from tonnage.quantity import Quantity
 
 _SIDECARS: Final = "csi.storage.k8s.io/"
 _POOLS: Final = "pools"
@@ -104,14 +103,14 @@ def _matching(text: str, among: frozenset[int] | None) -> frozenset[int]:
 
 def topology_of(node: str) -> csi.Topology:
     """The topology of a node: the only one from which its volumes can be reached."""
-    return csi.Topology(segments={TOPOLOGY_KEY: node})
+    return csi.Topology(segments={driver.TOPOLOGY_KEY: node})
 
 
 def nodes_within(topology: csi.Topology, nodes: Iterable[str]) -> tuple[str, ...]:
     """The nodes within a topology: all without segments, none with a foreign label."""
-    if any(key != TOPOLOGY_KEY for key in topology.segments):
+    if any(key != driver.TOPOLOGY_KEY for key in topology.segments):
         return ()
-    wanted = topology.segments.get(TOPOLOGY_KEY)
+    wanted = topology.segments.get(driver.TOPOLOGY_KEY)
     return tuple(node for node in nodes if wanted in (None, node))
 
 
@@ -181,4 +180,4 @@ def lies_within(capacity_bytes: int, required_bytes: int, limit_bytes: int) -> b
 
 
 def in_words(number_bytes: int) -> str:
-    return str(Quantity.from_bytes(number_bytes))
+    return str(quantity.Quantity.from_bytes(number_bytes))

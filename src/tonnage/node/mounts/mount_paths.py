@@ -23,10 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tonnage import logs
-from tonnage.errors import TonnageError
+from tonnage import errors, logs, private_files
 from tonnage.objects.storage_v1 import unique_volume_name
-from tonnage.private_files import own_folder, read_own, write_private
 
 RECORD: Final = "vol_data.json"
 _PLUGIN: Final = Path("plugins/kubernetes.io/csi")
@@ -139,16 +137,16 @@ def save(path: Path, record: MountRecord, *, node: str, attachment: str) -> None
     }
     text = json.dumps(said)
     with suppress(OSError):
-        if read_own(path) == text.encode():
+        if private_files.read_own(path) == text.encode():
             return
-    own_folder(path.parent, mode=0o750)
-    write_private(path, text.encode())
+    private_files.own_folder(path.parent, mode=0o750)
+    private_files.write_private(path, text.encode())
 
 
 def load(path: Path) -> MountRecord | None:
     """Read a record; None for a file that is not one, which is logged and left alone."""
     try:
-        said = json.loads(read_own(path))
+        said = json.loads(private_files.read_own(path))
         return MountRecord(
             driver=said["driverName"],
             handle=said["volumeHandle"],
@@ -158,7 +156,7 @@ def load(path: Path) -> MountRecord | None:
             is_attachable=said.get("attachRequired") != "false",
             is_inline=said.get("volumeLifecycleMode") == "Ephemeral",
         )
-    except (TonnageError, OSError, ValueError, KeyError, TypeError) as exc:
+    except (errors.TonnageError, OSError, ValueError, KeyError, TypeError) as exc:
         _log.warning("A record of a mount cannot be read", path=str(path), error=str(exc))
         return None
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 from tonnage.node.context import VolumeLookup
 from tonnage.node.mounts.mount_paths import MountRecord
-from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod, Volume
-from tonnage.objects.core_v1.persistent_volume import SecretReference
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod, Volume, persistent_volume
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIDriver
 
@@ -34,9 +33,9 @@ class VolumeToMount:
     mount_options: tuple[str, ...] = ()
     context: Mapping[str, str]
     pod_info: Mapping[str, str]
-    stage_secret: SecretReference | None = None
-    publish_secret: SecretReference | None = None
-    expand_secret: SecretReference | None = None
+    stage_secret: persistent_volume.SecretReference | None = None
+    publish_secret: persistent_volume.SecretReference | None = None
+    expand_secret: persistent_volume.SecretReference | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,12 +17,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from tonnage import keyed, quantity
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.conversion import secret_values, single_access_mode, volume_capability
 from tonnage.csi.driver_capabilities import NodeCapabilities
 from tonnage.csi.errors import error_text
 from tonnage.errors import TonnageError
-from tonnage.keyed import KeyedLocks
 from tonnage.node.context import NodeContext, NodePart
 from tonnage.node.drivers import Drivers, InstalledDriver
 from tonnage.node.mounts import mount_paths
@@ -38,7 +38,6 @@ from tonnage.objects.core_v1.persistent_volume import (
 )
 from tonnage.objects.document import Doc
 from tonnage.objects.storage_v1 import attachment_name
-from tonnage.quantity import Quantity
 
 
 def capability(to_mount: VolumeToMount, can: NodeCapabilities) -> csi.VolumeCapability:
@@ -56,7 +55,7 @@ def capability(to_mount: VolumeToMount, can: NodeCapabilities) -> csi.VolumeCapa
 _ON_NODE: Final = ("", NODE_PENDING, NODE_IN_PROGRESS, NODE_INFEASIBLE)
 
 
-def pending_size(claim: PersistentVolumeClaim, volume: PersistentVolume) -> Quantity | None:
+def pending_size(claim: PersistentVolumeClaim, volume: PersistentVolume) -> quantity.Quantity | None:
     """The size that the node must expand to; None if there is nothing to do, or not yet."""
     size, before = volume.spec.capacity.get("storage"), claim.status.capacity.get("storage")
     if size is None or before is None or not before < size:
@@ -66,7 +65,7 @@ def pending_size(claim: PersistentVolumeClaim, volume: PersistentVolume) -> Quan
     return size
 
 
-def finished_patch(claim: PersistentVolumeClaim, size: Quantity) -> Doc:
+def finished_patch(claim: PersistentVolumeClaim, size: quantity.Quantity) -> Doc:
     """The claim's status after the expansion, as a strategic patch. Mirrors MarkFSResizeFinished."""
     present = {condition.type for condition in claim.status.conditions}
     return {
@@ -97,7 +96,7 @@ class Mounter(NodePart):
         self._staged: dict[str, MountRecord] = {}
         self._published: dict[tuple[str, str], MountRecord] = {}
         self._checked: set[object] = set()  # keys of both that this process mounted itself
-        self._locks = KeyedLocks()
+        self._locks = keyed.KeyedLocks()
 
     def recover(self) -> None:
         """Take over the mounts that the records on disk name."""

@@ -17,19 +17,16 @@ from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from tonnage import logs
+from tonnage import clock, logs
 from tonnage.behaviour.nodes import kubelet_admission
 from tonnage.behaviour.nodes.kubelet_admission import KubeletPreemption, PodRejection
-from tonnage.clock import StampAges
 from tonnage.errors import Invalid, NotFound, RequestEntityTooLarge
+from tonnage.node import drivers, node_objects
 from tonnage.node.context import NodeContext, NodePart
-from tonnage.node.drivers import AttachLimitUpdater
 from tonnage.node.mounts.mount_plan import plan_mounts
 from tonnage.node.mounts.mounter import Mounter
 from tonnage.node.mounts.pod_volumes import PodMounter, PodProgress
-from tonnage.node.node_objects import new_node
-from tonnage.node.pods import status
-from tonnage.node.pods.containers import ending_of, kept_running, next_change_s, started_at
+from tonnage.node.pods import containers, status
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.document import Doc
@@ -55,7 +52,7 @@ class PodWorker(NodePart):
         self,
         context: NodeContext,
         mounter: Mounter,
-        limits: AttachLimitUpdater,
+        limits: drivers.AttachLimitUpdater,
         enqueue: Callable[[str], None],
     ) -> None:
         """`enqueue` takes a pod's uid to sync it, or a volume's key to unstage it."""
@@ -65,7 +62,7 @@ class PodWorker(NodePart):
         self._mounter = mounter
         self._progress: dict[str, PodProgress] = {}
         self._reports: defaultdict[str, status.StatusReport] = defaultdict(status.StatusReport)
-        self._ages = StampAges(context.clock)
+        self._ages = clock.StampAges(context.clock)
         self._without_room: set[str] = set()
         """Uids of pods that are as large as an object may be: their status is shortened."""
         self._pod_mounter = PodMounter(context, mounter, limits, self._names_in_use)
@@ -133,7 +130,7 @@ class PodWorker(NodePart):
     def _node_object(self) -> Node:
         """The Node, or the one that registration will create."""
         node = self._nodes.get(self._node)
-        return node or convert(Node, new_node(self._node, self._settings, now=self._clock.now()))
+        return node or convert(Node, node_objects.new_node(self._node, self._settings, now=self._clock.now()))
 
     # -- up -----------------------------------------------------------------------------------------------------------
 
@@ -225,7 +222,7 @@ class PodWorker(NodePart):
 
     def _measured_now(self, pod: Pod) -> datetime:
         """The time by which containers' ages are measured: setting the clock neither ends nor prolongs a container."""
-        starts = (started_at(pod, container) for container in kept_running(pod))
+        starts = (containers.started_at(pod, container) for container in containers.kept_running(pod))
         return self._ages.now(pod.uid, max((at for at in starts if at is not None), default=None))
 
     async def _start_pod(self, pod: Pod, progress: PodProgress) -> float | None:
@@ -256,7 +253,7 @@ class PodWorker(NodePart):
     async def _end_pod(self, pod: Pod) -> float | None:
         """End a running pod of a Job when its time has come, or restart it; returns seconds until the next look."""
         now, measured_now = self._clock.now(), self._measured_now(pod)
-        again_s, ending = next_change_s(pod, measured_now), ending_of(pod, measured_now)
+        again_s, ending = containers.next_change_s(pod, measured_now), containers.ending_of(pod, measured_now)
         if ending is None:
             return again_s
         if ending.left_s > 0:

@@ -24,17 +24,13 @@ from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
 
-from tonnage import logs
-from tonnage.client.cache import Cache
-from tonnage.client.http import Client
+from tonnage import errors, logs
+from tonnage.client import cache, http, metrics, throttle
 from tonnage.client.informer import Informer
 from tonnage.client.informers import Informers
-from tonnage.client.metrics import WorkQueueMetrics
 from tonnage.client.reconciler import Reconciler
-from tonnage.client.throttle import TokenBucket
 from tonnage.clock import Clock
 from tonnage.csi.client import CsiClient
-from tonnage.errors import NotFound, TonnageError
 from tonnage.objects.core_v1 import Node, PersistentVolume
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key, OwnerReference
@@ -48,7 +44,7 @@ _NEVER = datetime.max.replace(tzinfo=UTC)
 class PublishedCapacities:
     """Capacity objects by work item. Class and topology of an object never change."""
 
-    def __init__(self, shown: Cache[CSIStorageCapacity]) -> None:
+    def __init__(self, shown: cache.Cache[CSIStorageCapacity]) -> None:
         self._objects = shown
         self._by_item: dict[Key, dict[str, CSIStorageCapacity]] = {}
         shown.add_handlers(on_add=self.note, on_update=lambda _, new: self.note(new), on_delete=self.forget)
@@ -97,12 +93,12 @@ _log = logs.logger("tonnage.provisioner")
 class CapacityWriter:
     """Creates, patches and deletes objects for the capacity controller, and notes them as published."""
 
-    client: Client
+    client: http.Client
     published: PublishedCapacities
     namespace: str
     labels: Mapping[str, str]
     owner: OwnerReference | None
-    limit: TokenBucket | None
+    limit: throttle.TokenBucket | None
     clock: Clock
 
     def __post_init__(self) -> None:
@@ -142,9 +138,9 @@ class CapacityWriter:
             )
             try:
                 written = await self.client.create(wanted)
-            except NotFound as exc:
+            except errors.NotFound as exc:
                 # Elsewhere NotFound means that the object is gone; here the namespace is missing.
-                raise TonnageError(
+                raise errors.TonnageError(
                     f'capacity objects cannot be made: there is no namespace "{self.namespace}"',
                     hint=f"create it (kubectl create namespace {self.namespace}), or name another",
                 ) from exc
@@ -179,7 +175,7 @@ class CapacityWriter:
         """Delete this object, but not a later one of the same name."""
         await self.waited_for_turn()
         _log.info("A capacity object is deleted", object=found.key, item=objects.key_of(found))
-        with suppress(NotFound):
+        with suppress(errors.NotFound):
             await self.client.delete(CSIStorageCapacity, found.key, uid=found.uid)
         self.published.forget(found)
 
@@ -211,7 +207,7 @@ class CapacitySettings:
 class CapacityController:
     def __init__(
         self,
-        client: Client,
+        client: http.Client,
         driver: CsiClient,
         informers: Informers,
         *,
@@ -221,7 +217,7 @@ class CapacityController:
         owner: OwnerReference | None = None,
         fixed_segment: objects.Segment | None = None,
         registry: CollectorRegistry | None = None,
-        queues: WorkQueueMetrics | None = None,
+        queues: metrics.WorkQueueMetrics | None = None,
     ) -> None:
         """Asks for informers; their owner starts them. `fixed_segment` is node-deployment mode."""
         self.driver_name = driver_name
@@ -267,7 +263,7 @@ class CapacityController:
             namespace=settings.namespace,
             labels=labels,
             owner=owner,
-            limit=TokenBucket(settings.qps, settings.burst, clock=clock) if settings.qps else None,
+            limit=throttle.TokenBucket(settings.qps, settings.burst, clock=clock) if settings.qps else None,
             clock=clock,
         )
         self._objects.on_change(self._on_object)

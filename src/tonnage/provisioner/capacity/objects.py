@@ -22,13 +22,9 @@ from typing import Final, NamedTuple, Self
 from tonnage.clock import Clock, rfc3339
 from tonnage.csi import csi_pb2 as csi
 from tonnage.errors import TonnageError
-from tonnage.objects import codec, storage_v1
-from tonnage.objects.core_v1 import Node, PersistentVolume
+from tonnage.objects import codec, core_v1, names, requirements, selectors, storage_v1
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key, OwnerReference, StampedMeta
-from tonnage.objects.names import fnv1a
-from tonnage.objects.requirements import NodeSelectorTerm
-from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
 from tonnage.quantity import Quantity
 
@@ -67,7 +63,7 @@ def topology_keys(csi_node: CSINode, driver_name: str) -> tuple[str, ...] | None
 
 
 def find_segments(
-    driver_name: str, csi_nodes: Iterable[CSINode], node_of: Callable[[str], Node | None]
+    driver_name: str, csi_nodes: Iterable[CSINode], node_of: Callable[[str], core_v1.Node | None]
 ) -> frozenset[Segment]:
     """The segments of all nodes that have the driver. `node_of` returns the Node of a name, or None."""
     found = set()
@@ -82,7 +78,7 @@ def find_segments(
     return frozenset(found)
 
 
-def segments_of_volume(volume: PersistentVolume) -> tuple[Segment, ...]:
+def segments_of_volume(volume: core_v1.PersistentVolume) -> tuple[Segment, ...]:
     """Where a volume can be reached; empty if its affinity is more complex than segments (`key In [value]`)."""
     required = volume.spec.node_affinity.required
     if required is None:
@@ -91,7 +87,7 @@ def segments_of_volume(volume: PersistentVolume) -> tuple[Segment, ...]:
     return tuple(segment for segment in found if segment is not None)
 
 
-def _segment_of_term(term: NodeSelectorTerm) -> Segment | None:
+def _segment_of_term(term: requirements.NodeSelectorTerm) -> Segment | None:
     if term.match_fields or not term.match_expressions:
         return None
     labels = {}
@@ -291,9 +287,9 @@ def manager_on(node: str) -> str:
         return name
     left = _MAX_LABEL - len("-01234567-") - len(node)
     return (
-        f"{MANAGER[:left]}-{fnv1a(MANAGER.encode()):08x}-{node}"
+        f"{MANAGER[:left]}-{names.fnv1a(MANAGER.encode()):08x}-{node}"
         if left > 0
-        else f"{MANAGER}-{fnv1a(name.encode()):08x}"
+        else f"{MANAGER}-{names.fnv1a(name.encode()):08x}"
     )
 
 
@@ -310,7 +306,7 @@ def new_object(
     empty = CSIStorageCapacity(
         metadata=StampedMeta(generate_name=NAME_PREFIX, namespace=namespace, labels=labels),
         storage_class_name=item.storage_class,
-        node_topology=LabelSelector(match_labels=item.segment.labels),
+        node_topology=selectors.LabelSelector(match_labels=item.segment.labels),
     )
     patch = patch_for(empty, reported, owner=owner, is_dropped=is_dropped)
     doc: Doc = codec.to_doc(empty)

@@ -17,16 +17,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from tonnage import logs
-from tonnage.client.cache import remove_finalizer
-from tonnage.client.http import Client
-from tonnage.errors import Conflict, Forbidden, NotFound, TonnageError
-from tonnage.objects import core_v1
-from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
-from tonnage.objects.core_v1.persistent_volume import PROVISIONING_REFUSED, is_for_good, refusal_text
+from tonnage import errors, logs
+from tonnage.client import cache, http
+from tonnage.objects import core_v1, storage_v1
+from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod, persistent_volume
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key
-from tonnage.objects.storage_v1 import StorageClass
 from tonnage.provisioner.context import ProvisionerContext, ProvisionerPart
 from tonnage.provisioner.volumes.preparation import CLAIM, CLONE_FINALIZER
 
@@ -37,21 +33,21 @@ BINDER_S = 30.0
 _log = logs.logger("tonnage.provisioner")
 
 
-async def protect(client: Client, claim: PersistentVolumeClaim) -> None:
+async def protect(client: http.Client, claim: PersistentVolumeClaim) -> None:
     """Add the finalizer, if that is allowed. Raises NotFound, Conflict or Invalid if the claim is being deleted."""
     if not is_protected(claim):
         try:
             await _patch(client, claim, {"finalizers": [FINALIZER]})
-        except Forbidden as exc:
+        except errors.Forbidden as exc:
             _log.warning("A claim cannot be held while its volume is made", claim=claim.key, error=exc.message)
 
 
-async def unprotect(client: Client, claim: PersistentVolumeClaim) -> None:
-    with suppress(NotFound, Conflict):  # gone, or another claim of its name
+async def unprotect(client: http.Client, claim: PersistentVolumeClaim) -> None:
+    with suppress(errors.NotFound, errors.Conflict):  # gone, or another claim of its name
         await _patch(client, claim, {"$deleteFromPrimitiveList/finalizers": [FINALIZER]})
 
 
-async def _patch(client: Client, claim: PersistentVolumeClaim, metadata: Doc) -> None:
+async def _patch(client: http.Client, claim: PersistentVolumeClaim, metadata: Doc) -> None:
     patch = {"metadata": {"uid": claim.uid, **metadata}}
     await client.patch(PersistentVolumeClaim, claim.key, patch, patch_type="strategic")
 
@@ -80,7 +76,7 @@ class CloningProtectionController:
         claim = self._claims.get(key)
         if claim is None or not claim.metadata.is_terminating:
             return None
-        patch = remove_finalizer(claim, CLONE_FINALIZER)
+        patch = cache.remove_finalizer(claim, CLONE_FINALIZER)
         others = (other for other in self._claims if other is not claim and other.status.phase == "Pending")
         if patch is None or any(key in self._keys_of(other) for other in others):
             return None  # the clone's next change queues this claim again
@@ -103,23 +99,23 @@ def is_for(claim: PersistentVolumeClaim, driver: str) -> bool:
     return not claim.spec.volume_name and provisioner_of(claim) == driver
 
 
-def is_due(claim: PersistentVolumeClaim, storage_class: StorageClass) -> bool:
+def is_due(claim: PersistentVolumeClaim, storage_class: storage_v1.StorageClass) -> bool:
     """True if the claim can be provisioned now: WaitForFirstConsumer needs the selected node."""
     return bool(claim.selected_node) or not storage_class.waits_for_consumer
 
 
-async def write_refusal(client: Client, claim: PersistentVolumeClaim, told: str) -> None:
+async def write_refusal(client: http.Client, claim: PersistentVolumeClaim, told: str) -> None:
     """Write a refusal that capacity does not cure on the claim, so that no scheduler reserves for it.
 
     Any other text, or none, removes an earlier refusal. A failed write is only logged: the event has the same text.
     """
-    text = refusal_text(claim, told) if is_for_good(told) else None
-    if claim.metadata.annotations.get(PROVISIONING_REFUSED) == text:
+    text = persistent_volume.refusal_text(claim, told) if persistent_volume.is_for_good(told) else None
+    if claim.metadata.annotations.get(persistent_volume.PROVISIONING_REFUSED) == text:
         return
-    patch = {"metadata": {"uid": claim.uid, "annotations": {PROVISIONING_REFUSED: text}}}
+    patch = {"metadata": {"uid": claim.uid, "annotations": {persistent_volume.PROVISIONING_REFUSED: text}}}
     try:
         await client.patch(PersistentVolumeClaim, claim.key, patch)
-    except TonnageError as exc:
+    except errors.TonnageError as exc:
         _log.info("The last word on a claim could not be written", claim=claim.key, error=exc.message)
 
 
@@ -274,7 +270,7 @@ class Rescheduling(ProvisionerPart):
         try:
             pods = await self._client.list(Pod, namespace=claim.namespace, field_selector=_LIVE_PODS)
             nodes = tuple(self._nodes) if self._has_all_nodes else (await self._client.list(Node)).items
-        except TonnageError as exc:
+        except errors.TonnageError as exc:
             _log.warning("Pods cannot be informed", claim=claim.key, error=exc.message)
             return
         for pod in pods.items:

@@ -24,20 +24,18 @@ from typing import Final, Literal
 
 from msgspec.structs import replace
 
-from tonnage import logs
+from tonnage import logs, quantity
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.conversion import AccessMode, UnsupportedAccessModes, access_mode, volume_capability
 from tonnage.csi.driver_capabilities import DriverInfo
 from tonnage.csi.errors import Code, CsiError, error_text, is_in_doubt
 from tonnage.errors import BadRequest, InternalError, Invalid, RequestEntityTooLarge, TonnageError
-from tonnage.objects import core_v1
+from tonnage.objects import core_v1, storage_v1
 from tonnage.objects.core_v1 import CSIPersistentVolumeSource, PersistentVolume, PersistentVolumeClaim, SecretReference
 from tonnage.objects.meta import ObjectMeta
 from tonnage.objects.names import dns_label, dns_subdomain
-from tonnage.objects.storage_v1 import StorageClass
 from tonnage.provisioner.context import InvalidClaim, ProvisionerContext, ProvisionerOptions, ProvisionerPart
 from tonnage.provisioner.volumes import topology
-from tonnage.quantity import Quantity
 
 _log = logs.logger("tonnage.provisioner")
 
@@ -181,7 +179,7 @@ class Prepared:
     """The CreateVolume request for one claim, and what the PersistentVolume needs of claim and class."""
 
     claim: PersistentVolumeClaim
-    storage_class: StorageClass
+    storage_class: storage_v1.StorageClass
     request: csi.CreateVolumeRequest
     fstype: str
     source: CSIPersistentVolumeSource
@@ -225,7 +223,7 @@ def capability(
 
 def prepared(
     claim: PersistentVolumeClaim,
-    storage_class: StorageClass,
+    storage_class: storage_v1.StorageClass,
     driver_info: DriverInfo,
     options: ProvisionerOptions,
     *,
@@ -315,7 +313,7 @@ def persistent_volume(
     return PersistentVolume(
         metadata=ObjectMeta(name=asked.name, annotations=annotations, finalizers=(FINALIZER, core_v1.PV_PROTECTION)),
         spec=core_v1.PersistentVolumeSpec(
-            capacity={"storage": Quantity.from_bytes(made_bytes(asked.request, made))},
+            capacity={"storage": quantity.Quantity.from_bytes(made_bytes(asked.request, made))},
             access_modes=claim.spec.access_modes,
             claim_ref=core_v1.ObjectReference(
                 api_version="v1",

@@ -7,22 +7,19 @@ Decisions mirror the library's isProvisionerForVolume, handleProtectionFinalizer
 
 from __future__ import annotations
 
-from tonnage import logs
+from tonnage import errors, logs
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import CsiError, error_text
-from tonnage.errors import NotFound, TonnageError
 from tonnage.objects.core_v1 import PROVISIONED_BY, PersistentVolume, PersistentVolumeClaim, SecretReference
 from tonnage.objects.meta import Key, StampedMeta
 from tonnage.provisioner.context import ProvisionerContext, ProvisionerPart, SecretUnavailable
-from tonnage.provisioner.volumes import create_volume
-from tonnage.provisioner.volumes.claims import MIGRATED_TO
+from tonnage.provisioner.volumes import claims, create_volume, topology
 from tonnage.provisioner.volumes.create_volume import FINALIZER
-from tonnage.provisioner.volumes.topology import is_accessible
 
 _log = logs.logger("tonnage.provisioner")
 
 
-class NotDeleted(TonnageError):
+class NotDeleted(errors.TonnageError):
     """A volume that cannot be deleted yet."""
 
 
@@ -30,7 +27,7 @@ def is_responsible(volume: PersistentVolume, driver: str) -> bool:
     """True if this driver's provisioner created the volume or, without that annotation, the driver is its source."""
     annotations = volume.metadata.annotations
     if PROVISIONED_BY in annotations:
-        return driver in (annotations[PROVISIONED_BY], annotations.get(MIGRATED_TO))
+        return driver in (annotations[PROVISIONED_BY], annotations.get(claims.MIGRATED_TO))
     return volume.spec.csi is not None and volume.spec.csi.driver == driver
 
 
@@ -76,7 +73,7 @@ class DeletionController(ProvisionerPart):
         if not is_to_be_deleted(volume):
             self._backoff.forget(key)
             return None
-        if not is_accessible(volume.spec.node_affinity, self._own_topology):
+        if not topology.is_accessible(volume.spec.node_affinity, self._own_topology):
             return None  # another node's provisioner made it, and deletes it
         attempt_key = (volume.uid, self._attached_to(volume))
         if (left_s := self._backoff.left_s(key, attempt_key)) > 0:
@@ -125,7 +122,7 @@ class DeletionController(ProvisionerPart):
             left = await self._client.get(PersistentVolume, volume.name)
             if left.uid == volume.uid and FINALIZER in left.metadata.finalizers:
                 await self._set_finalizers(left, tuple(each for each in left.metadata.finalizers if each != FINALIZER))
-        except NotFound:
+        except errors.NotFound:
             return
 
     def _attached_to(self, volume: PersistentVolume) -> str:

@@ -9,19 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from tonnage import errors, quantity
 from tonnage.client.cache import add_finalizer
 from tonnage.csi import csi_pb2 as csi
-from tonnage.errors import ApiError, TonnageError
-from tonnage.objects import codec
-from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
-from tonnage.objects.core_v1.persistent_volume import TypedObjectReference
-from tonnage.objects.decode_errors import Unreadable
+from tonnage.objects import codec, decode_errors
+from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, persistent_volume
 from tonnage.objects.document import Doc, dig
 from tonnage.objects.storage_v1 import CSINode, StorageClass, VolumeAttributesClass
 from tonnage.provisioner.context import InvalidClaim, ProvisionerPart, SecretUnavailable
 from tonnage.provisioner.volumes import create_volume, topology
 from tonnage.provisioner.volumes.create_volume import NotProvisioned, ProvisioningState
-from tonnage.quantity import Quantity
 
 CLONE_FINALIZER: Final = "provisioner.storage.kubernetes.io/cloning-protection"
 """Finalizer of a claim that is being cloned."""
@@ -33,11 +30,11 @@ _SNAPSHOTS: Final = f"/apis/{_SNAPSHOT_GROUP}/v1"
 _NOT_BOUND: Final = "claim in dataSource not bound or invalid"
 
 
-class NoSource(TonnageError):
+class NoSource(errors.TonnageError):
     """The source cannot be used now, or ever."""
 
 
-Source = TypedObjectReference
+Source = persistent_volume.TypedObjectReference
 
 
 def source_of(claim: PersistentVolumeClaim) -> Source | None:
@@ -133,7 +130,7 @@ def snapshot_source(
     if not handle:
         raise NoSource(f"snapshot handle {name} is not available")
     restored, asked_bytes = dig(snapshot, "status", "restoreSize"), _bytes(claim.requested)
-    if restored is not None and asked_bytes < (size := Quantity.of(restored).value()):
+    if restored is not None and asked_bytes < (size := quantity.Quantity.of(restored).value()):
         raise NoSource(
             f"requested volume size {asked_bytes} is less than the size {size} for the source snapshot {name}"
         )
@@ -149,7 +146,7 @@ def snapshot_source(
     return csi.VolumeContentSource(snapshot=csi.VolumeContentSource.SnapshotSource(snapshot_id=str(handle)))
 
 
-def _bytes(size: Quantity | None) -> int:
+def _bytes(size: quantity.Quantity | None) -> int:
     return size.value() if size is not None else 0
 
 
@@ -229,7 +226,7 @@ class Preparation(ProvisionerPart):
     async def _attributes(self, name: str) -> Mapping[str, str]:
         try:
             found = await self._client.get(VolumeAttributesClass, name)
-        except (ApiError, Unreadable) as exc:
+        except (errors.ApiError, decode_errors.Unreadable) as exc:
             raise NotProvisioned(exc.message, ProvisioningState.NO_CHANGE) from exc
         driver = found.driver_name
         if driver != self._driver_info.name:
@@ -248,7 +245,7 @@ class Preparation(ProvisionerPart):
             if source.kind == CLAIM:
                 return await self._clone(claim, source, storage_class)
             return await self._snapshot(claim, source, storage_class)
-        except (NoSource, ApiError) as exc:
+        except (NoSource, errors.ApiError) as exc:
             raise NotProvisioned(
                 f"error getting handle for DataSource Type {source.kind} by Name {source.name}: {exc.message}",
                 ProvisioningState.NO_CHANGE,

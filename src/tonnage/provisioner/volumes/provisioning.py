@@ -14,18 +14,15 @@ import random
 from collections.abc import Callable, Hashable
 from typing import Final
 
-from tonnage import logs
+from tonnage import clock, errors, logs
 from tonnage.client.cache import Indexer
-from tonnage.clock import exponential_s
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import CsiError, error_text
-from tonnage.errors import AlreadyExists, Conflict, NotFound, TonnageError
 from tonnage.objects.core_v1 import SELECTED_NODE, PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.provisioner.context import InvalidClaim, NodeDeployment, ProvisionerContext, ProvisionerPart
 from tonnage.provisioner.metrics import class_and_source
 from tonnage.provisioner.volumes import claims, create_volume
-from tonnage.provisioner.volumes.claims import Rescheduling
 from tonnage.provisioner.volumes.create_volume import NotProvisioned, Prepared, ProvisioningState, VolumeCreator
 from tonnage.provisioner.volumes.preparation import Preparation
 
@@ -34,7 +31,7 @@ _NOT_OURS: Final = (False, None)
 
 def delay_s(tries: int, deployment: NodeDeployment, rng: random.Random) -> float:
     """Seconds before try number `tries` (from 0): doubled every time, less a random part of the first delay."""
-    plain_s = exponential_s(deployment.base_delay_s, tries, max_s=deployment.max_delay_s)
+    plain_s = clock.exponential_s(deployment.base_delay_s, tries, max_s=deployment.max_delay_s)
     return max(plain_s - deployment.base_delay_s * rng.random(), 0.0)
 
 
@@ -85,7 +82,7 @@ class Ownership(ProvisionerPart):
         metadata = {"resourceVersion": claim.metadata.resource_version, "annotations": {SELECTED_NODE: node}}
         try:
             await self._client.patch(PersistentVolumeClaim, claim.key, {"metadata": metadata})
-        except Conflict:
+        except errors.Conflict:
             _log.debug("Another was faster, or changed the claim", claim=claim.key, node=node)
             return False
         _log.info("Became the owner of a claim", claim=claim.key, node=node)
@@ -126,7 +123,7 @@ class ProvisionController(ProvisionerPart):
         self._driver_name = context.driver_info.name
         self._preparation = Preparation(context)
         self._creator = VolumeCreator(context)
-        self._rescheduling = Rescheduling(context)
+        self._rescheduling = claims.Rescheduling(context)
         self._ownership = Ownership(context, deployment, self._preparation) if deployment is not None else None
         self._backoff = context.new_backoff()
         self._of_uid = Indexer(caches.claims, lambda claim: (claim.uid,))
@@ -275,9 +272,9 @@ class ProvisionController(ProvisionerPart):
             return left_s
         try:
             await self._client.create(volume)
-        except AlreadyExists:
+        except errors.AlreadyExists:
             _log.debug("The volume was written before", volume=volume.name)
-        except TonnageError as exc:
+        except errors.TonnageError as exc:
             _log.error("A volume is made and cannot be written", volume=volume.name, error=exc.message)
             told = f"error saving volume {volume.name}: {exc.message}"
             self._recorder.event(claim, "Warning", "ProvisioningFailed", "Provisioning", told)
@@ -302,7 +299,7 @@ class ProvisionController(ProvisionerPart):
         try:
             await self._client.get_doc(PersistentVolume, volume.name)
             return False  # the next attempt to save it finds it
-        except NotFound:
+        except errors.NotFound:
             pass
         try:
             await self._creator.discard(asked, volume.spec.csi.volume_handle if volume.spec.csi is not None else "")
@@ -381,7 +378,7 @@ class ProvisionController(ProvisionerPart):
         """True if the scheduler has been asked for another node; otherwise this one is retried later."""
         try:
             version = await self._rescheduling.remove_selected_node(claim, node)
-        except TonnageError as exc:
+        except errors.TonnageError as exc:
             _log.info("The node could not be taken back", claim=claim.key, node=node, error=exc.message)
             return False
         self._handled_versions[claim.uid] = frozenset({version, claim.metadata.resource_version})

@@ -25,18 +25,15 @@ from collections.abc import Hashable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from tonnage import logs
+from tonnage import clock, errors, logs
 from tonnage.client.cache import MutationCache
-from tonnage.clock import rfc3339
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import Code, CsiError, error_text, is_in_doubt
-from tonnage.errors import NotFound, TonnageError
-from tonnage.objects.codec import to_doc
+from tonnage.objects import codec, storage_v1
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, persistent_volume
 from tonnage.objects.core_v1.persistent_volume import SecretReference
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key
-from tonnage.objects.storage_v1 import VolumeAttributesClass
 from tonnage.provisioner.context import InvalidClaim, ProvisionerContext, ProvisionerPart, SecretUnavailable
 from tonnage.provisioner.volumes.create_volume import MODIFY_SECRET_NAME, MODIFY_SECRET_NAMESPACE, capability
 from tonnage.provisioner.volumes.topology import is_accessible
@@ -171,7 +168,7 @@ def status_patch(claim: PersistentVolumeClaim, status: Doc, annotations: Mapping
 
 
 def condition(type: str, now: datetime, message: str = "") -> Doc:
-    found = {"type": type, "status": "True", "lastTransitionTime": rfc3339(now)}
+    found = {"type": type, "status": "True", "lastTransitionTime": clock.rfc3339(now)}
     return {**found, "message": message} if message else found
 
 
@@ -183,7 +180,7 @@ def _merged(claim: PersistentVolumeClaim, new: Iterable[Doc], *, keeps_old: bool
         if known.type in wanted:
             merged.append(wanted.pop(known.type))
         elif keeps_old or known.type not in persistent_volume.RESIZE_CONDITIONS:
-            merged.append(to_doc(known))
+            merged.append(codec.to_doc(known))
     return [*merged, *wanted.values()]
 
 
@@ -214,7 +211,7 @@ class BoundClaimController(ProvisionerPart):
             return None
         return claim, volume
 
-    def _pause_after(self, key: Key, attempt: Hashable, failure: TonnageError) -> float:
+    def _pause_after(self, key: Key, attempt: Hashable, failure: errors.TonnageError) -> float:
         """The pause before the next attempt; infeasible requests are retried rarely."""
         code = failure.code if isinstance(failure, CsiError) else None
         at_least_s = self._options.retry_max_s if code is not None and is_infeasible(code) else 0.0
@@ -314,7 +311,7 @@ class ExpansionController(BoundClaimController):
         return Quantity.from_bytes(has_bytes), answer.node_expansion_required
 
     async def _failed(
-        self, claim: PersistentVolumeClaim, volume: PersistentVolume, size: Quantity, failure: TonnageError
+        self, claim: PersistentVolumeClaim, volume: PersistentVolume, size: Quantity, failure: errors.TonnageError
     ) -> float:
         told = error_text(failure)
         whole = f'resize volume "{volume.name}" by resizer "{self._driver_info.name}" failed: {told}'
@@ -361,7 +358,7 @@ def done(claim: PersistentVolumeClaim, target: str) -> Doc:
 
 def _patch(claim: PersistentVolumeClaim, conditions: list[Doc], status: Doc) -> Doc:
     """These conditions replace those of an earlier modification; others stay."""
-    others = [to_doc(each) for each in claim.status.conditions if each.type not in (MODIFYING, MODIFY_ERROR)]
+    others = [codec.to_doc(each) for each in claim.status.conditions if each.type not in (MODIFYING, MODIFY_ERROR)]
     return status_patch(claim, {**status, "conditions": [*others, *conditions] or None}, {})
 
 
@@ -387,8 +384,8 @@ class ModificationController(BoundClaimController):
     async def _modify(self, claim: PersistentVolumeClaim, volume: PersistentVolume, target: str) -> float | None:
         now = self._clock.now()
         try:
-            wanted = await self._client.get(VolumeAttributesClass, target)
-        except NotFound:
+            wanted = await self._client.get(storage_v1.VolumeAttributesClass, target)
+        except errors.NotFound:
             await self._write(claim, progress(claim, target, PENDING, now))
             told = f'VolumeAttributesClass "{target}" not found'
             self._recorder.event(claim, "Warning", "VolumeModifyFailed", "Modifying", told)
@@ -413,7 +410,7 @@ class ModificationController(BoundClaimController):
         _log.info("Modified", claim=claim.key, volume=volume.name, attributes=target)
         return None
 
-    async def _ask(self, volume: PersistentVolume, wanted: VolumeAttributesClass) -> None:
+    async def _ask(self, volume: PersistentVolume, wanted: storage_v1.VolumeAttributesClass) -> None:
         source, said = volume.spec.csi, volume.metadata.annotations
         assert source is not None
         secret = None
@@ -428,7 +425,7 @@ class ModificationController(BoundClaimController):
         )
 
     async def _failed(
-        self, claim: PersistentVolumeClaim, volume: PersistentVolume, target: str, failure: TonnageError
+        self, claim: PersistentVolumeClaim, volume: PersistentVolume, target: str, failure: errors.TonnageError
     ) -> float:
         told = error_text(failure)
         _log.warning("Not modified", claim=claim.key, volume=volume.name, error=told)

@@ -15,10 +15,9 @@ from tonnage.client.cache import Cache
 from tonnage.csi import csi_pb2 as csi
 from tonnage.documents import go_text
 from tonnage.errors import TonnageError
+from tonnage.objects import names, storage_v1
 from tonnage.objects.core_v1 import Node, NodeSelector, NodeSelectorTerm, TopologySelectorTerm, VolumeNodeAffinity
-from tonnage.objects.names import fnv1
 from tonnage.objects.requirements import Requirement
-from tonnage.objects.storage_v1 import CSINode
 
 Term = tuple[tuple[str, str], ...]
 
@@ -41,7 +40,7 @@ def requirement(
     *,
     strict: bool,
     immediate: bool,
-    csi_nodes: Cache[CSINode],
+    csi_nodes: Cache[storage_v1.CSINode],
     nodes: Cache[Node],
     rng: random.Random,
 ) -> csi.TopologyRequirement | None:
@@ -105,8 +104,8 @@ def spread(claim_name: str) -> int:
     """
     base, dash, last = claim_name.rpartition("-")
     if dash and last.isascii() and last.isdigit() and int(last) < _UINT32:
-        return (fnv1(base.rpartition("-")[2].encode()) + int(last)) % _UINT32
-    return fnv1(claim_name.encode())
+        return (names.fnv1(base.rpartition("-")[2].encode()) + int(last)) % _UINT32
+    return names.fnv1(claim_name.encode())
 
 
 def node_affinity_of(places: Sequence[csi.Topology]) -> VolumeNodeAffinity:
@@ -134,7 +133,7 @@ def is_accessible(affinity: VolumeNodeAffinity, place: Mapping[str, str] | None)
 # -- pieces -----------------------------------------------------------------------------------------------------------
 
 
-def _keys_of_selected(driver: str, node: str, csi_nodes: Cache[CSINode]) -> tuple[str, ...]:
+def _keys_of_selected(driver: str, node: str, csi_nodes: Cache[storage_v1.CSINode]) -> tuple[str, ...]:
     registered = csi_nodes.get(node)
     if registered is None:
         raise NodeGone(f'failed to get selected CSINode {node}: csinode.storage.k8s.io "{node}" not found')
@@ -158,7 +157,7 @@ def _term_of_selected(name: str, keys: tuple[str, ...], nodes: Cache[Node]) -> T
     return term
 
 
-def _any_keys(driver: str, csi_nodes: Cache[CSINode], rng: random.Random) -> tuple[str, ...]:
+def _any_keys(driver: str, csi_nodes: Cache[storage_v1.CSINode], rng: random.Random) -> tuple[str, ...]:
     """The keys of one node that has the driver; nodes may differ while a driver is being updated."""
     known = sorted({keys for csi_node in csi_nodes if (keys := _keys(csi_node, driver))})
     return rng.choice(known) if known else ()
@@ -173,7 +172,7 @@ def _places(keys: tuple[str, ...], nodes: Cache[Node]) -> list[Term]:
     return terms
 
 
-def _keys(registered: CSINode, driver: str) -> tuple[str, ...]:
+def _keys(registered: storage_v1.CSINode, driver: str) -> tuple[str, ...]:
     found = registered.driver(driver)
     return found.topology_keys if found is not None else ()
 
