@@ -37,7 +37,7 @@ from tonnage.client.recorder import Recorder
 from tonnage.clock import rfc3339, rfc3339_micro
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.nodes.node_lifecycle import LEASES, NodeLifecycleController
-from tonnage.controllers.workloads.deployments import ReplicaSetController
+from tonnage.controllers.workloads.deployments import replica_set_controller
 from tonnage.controllers.workloads.jobs import JobController, TTLAfterFinishedController
 from tonnage.errors import NotFound
 from tonnage.objects.apps_v1 import ReplicaSet
@@ -249,7 +249,7 @@ async def test_a_pod_is_available_when_it_was_ready_for_long_enough(stage: Stepp
     async def available() -> int:
         return (await stage.client.get(ReplicaSet, "default/web")).status.available_replicas
 
-    async with stage.running(ReplicaSetController):
+    async with stage.running(replica_set_controller):
         labels = {"app": "web"}
         template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
         spec = {"replicas": 1, "minReadySeconds": 60, "selector": {"matchLabels": labels}, "template": template}

@@ -25,7 +25,7 @@ from tonnage.client.transport.http_transport import HttpTransport
 from tonnage.client.transport.wire import Transport
 from tonnage.clock import SystemClock, rfc3339
 from tonnage.controllers.controller_context import ControllerContext
-from tonnage.controllers.workloads.deployments import DeploymentController, ReplicaSetController, ReplicationManager
+from tonnage.controllers.workloads.deployments import DeploymentController, replica_set_controller, replication_manager
 from tonnage.controllers.workloads.disruption import DisruptionController
 from tonnage.controllers.workloads.jobs import CronJobController, JobController, TTLAfterFinishedController
 from tonnage.controllers.workloads.revisioned_sets import DaemonSetController, StatefulSetController
@@ -110,8 +110,8 @@ class WorkloadStage:
         informers, recorder = Informers(client), Recorder(client, "controllers", "controllers-1", by_note=True)
         kinds = (
             DeploymentController,
-            ReplicaSetController,
-            ReplicationManager,
+            replica_set_controller,
+            replication_manager,
             DaemonSetController,
             StatefulSetController,
             DisruptionController,

@@ -71,10 +71,10 @@ CONTROLLERS: Final[tuple[ControllerDescriptor, ...]] = (
     ),
     ControllerDescriptor("csi-attacher", Attachers),
     ControllerDescriptor("statefulset-controller", revisioned_sets.StatefulSetController, ("statefulset",)),
-    ControllerDescriptor("replicaset-controller", deployments.ReplicaSetController, ("replicaset",)),
+    ControllerDescriptor("replicaset-controller", deployments.replica_set_controller, ("replicaset",)),
     ControllerDescriptor(
         "replicationcontroller-controller",
-        deployments.ReplicationManager,
+        deployments.replication_manager,
         ("replicationcontroller",),
         "replication-controller",
     ),

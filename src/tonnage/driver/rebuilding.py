@@ -32,12 +32,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
 
+import msgspec
+
 from tonnage import errors, logs
 from tonnage.client import cache, program, reconciler, recorder
 from tonnage.driver import TOPOLOGY_KEY, core
 from tonnage.driver.driver import Driver
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod, is_out_of_use
-from tonnage.objects.core_v1.persistent_volume import VOLUME_HOME, ObjectReference
+from tonnage.objects.core_v1.persistent_volume import VOLUME_HOME
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key
 
@@ -145,7 +147,7 @@ class RebuildController(program.Program):
         self._work.follow(self._claims, self._volumes_beside)
         self._work.follow(self._pods, self._volumes_of, changed_by=_place_and_end)
         self._pods.add_handlers(on_delete=lambda pod: self._without_room.discard(pod.uid))
-        self._nodes.add_handlers(on_add=self._look_at, on_update=self._node_changed, on_delete=self._look_at)
+        self._work.follow(self._nodes, self._volumes_on, changed_by=is_out_of_use)
 
     @property
     def hooks(self) -> core.RebuildHooks:
@@ -184,14 +186,9 @@ class RebuildController(program.Program):
         self._settling_since_s.pop(volume.key, None)
         self._refused.discard(volume.uid)
 
-    def _node_changed(self, old: Node, new: Node) -> None:
-        if is_out_of_use(old) != is_out_of_use(new):
-            self._look_at(new)
-
-    def _look_at(self, node: Node) -> None:
+    def _volumes_on(self, node: Node) -> Iterator[Key]:
         for handle in self._driver.volumes_on(node.name):
-            for volume in self._of_handle(handle):
-                self._work.add(volume.key)
+            yield from (volume.key for volume in self._of_handle(handle))
 
     def _users(self, volume: PersistentVolume) -> list[Pod]:
         """The pods that use a volume and have not ended."""
@@ -306,13 +303,7 @@ class RebuildController(program.Program):
         owner = volume.spec.claim_ref
         if owner is not None:
             claim = self._claims.get(owner.key)
-            about = claim or ObjectReference(
-                api_version="v1",
-                kind="PersistentVolumeClaim",
-                namespace=owner.namespace,
-                name=owner.name,
-                uid=owner.uid,
-            )
+            about = claim or msgspec.structs.replace(owner, resource_version="")
             self.recorder.event(about, type, reason, _ACTIONS[reason], note, related=volume)
 
 

@@ -72,18 +72,17 @@ class _Holding(NamedTuple):
 
 
 class AdmittedPods:
-    """The pods that one node has admitted, with the sum of their requests."""
+    """The pods that one node has admitted."""
 
     def __init__(self) -> None:
         self._holdings: dict[str, _Holding] = {}
-        self._used: Amounts = {}
         self.ports = HostPorts()
 
     def __iter__(self) -> Iterator[_Holding]:
         return iter(self._holdings.values())
 
     def used(self, resource: str) -> int:
-        return len(self._holdings) if resource == PODS else self._used.get(resource, 0)
+        return sum(holding.of(resource) for holding in self._holdings.values())
 
     def admit(self, pod: Pod) -> None:
         """Count a pod that is admitted, once."""
@@ -93,8 +92,6 @@ class AdmittedPods:
             pod.uid, pod.spec.priority, pod.status.qos_class or "BestEffort", requests_of(pod), host_ports_of(pod)
         )
         self._holdings[pod.uid] = holding
-        for resource, amount in holding.requests.items():
-            self._used[resource] = self._used.get(resource, 0) + amount
         self.ports.add(holding.ports, _ROW)
 
     def judge(self, pod: Pod, node: Node, is_active: Callable[[str], bool]) -> PodRejection | KubeletPreemption | None:
@@ -114,13 +111,8 @@ class AdmittedPods:
     def release(self, uid: str) -> None:
         """Undo `admit`."""
         holding = self._holdings.pop(uid, None)
-        if holding is None:
-            return
-        for resource, amount in holding.requests.items():
-            self._used[resource] -= amount
-            if not self._used[resource]:
-                del self._used[resource]
-        self.ports.remove(holding.ports, _ROW)
+        if holding is not None:
+            self.ports.remove(holding.ports, _ROW)
 
 
 def admission(pod: Pod, node: Node, admitted: AdmittedPods) -> PodRejection | KubeletPreemption | None:

@@ -31,65 +31,6 @@ _TOGETHER_S: Final = 0.5
 """A node's attachments within this time are written together. Upstream's reconciler writes ten times a second."""
 
 
-class VolumesAttachedUpdater(QueueController):
-    """The only writer of `volumesAttached`."""
-
-    def __init__(self, context: ControllerContext) -> None:
-        super().__init__(context)
-        self._volumes = context.informers.of(PersistentVolume)
-        nodes, attachments = context.informers.of(Node), context.informers.of(VolumeAttachment)
-        self._written = cache.MutationCache(nodes, clock=context.clock)
-        self.on_node = cache.Indexer(attachments, controller_context.node_of_attachment)
-        self._removed: set[str] = set()
-        """Uids of attachments about to be deleted."""
-        self._queue = self._add_queue("attached-reports", self.reconcile)
-        # With a delay: a node that gets many volumes gets them in one write.
-        attachments.on_change(lambda each: self._queue.queue.add_after(each.spec.node_name, _TOGETHER_S))
-        attachments.add_handlers(on_delete=lambda old: self._removed.discard(old.uid))
-        self._queue.follow(nodes, changed_by=lambda node: node.status.volumes_attached)
-
-    async def reconcile(self, key: Key) -> None:
-        node = self._written.get(key)
-        if node is not None:
-            await self._write(node)
-
-    async def remove(self, attachment: VolumeAttachment) -> Node | None:
-        """Remove the attachment's volume from its node's list. Returns the node after that, or None."""
-        self._removed.add(attachment.uid)
-        name = attachment.spec.node_name
-        try:
-            node = self._written.get(name) or await self._client.get(Node, name)
-            return await self._write(node) or await self._client.get(Node, name)
-        except errors.NotFound:
-            return None
-
-    def restore(self, attachment: VolumeAttachment) -> None:
-        """List the volume again: it is not detached after all."""
-        self._removed.discard(attachment.uid)
-        self._queue.add(attachment.spec.node_name)
-
-    async def _write(self, node: Node) -> Node | None:
-        """Write the list if it changed. Returns the node as the server has it then. Raises NotFound."""
-        before = [attached_volume.name for attached_volume in node.status.volumes_attached]
-        # Volumes without the CSI prefix were listed by another attacher.
-        others = [name for name in before if not name.startswith(storage_v1.CSI_VOLUME_PREFIX)]
-        now = others + sorted(self._attached_to(node.name))
-        if set(now) == set(before):
-            return None
-        status = {"volumesAttached": [{"name": name, "devicePath": ""} for name in now]}
-        return self._written.store(await self._client.patch(Node, node.name, {"status": status}, subresource="status"))
-
-    def _attached_to(self, node: str) -> set[str]:
-        names = set()
-        for attachment in self.on_node(node):
-            volume = self._volumes.get(attachment.spec.source.persistent_volume_name)
-            source = volume.spec.csi if volume is not None else None
-            is_going = attachment.metadata.is_terminating or attachment.uid in self._removed
-            if source is not None and attachment.status.attached and not is_going:
-                names.add(unique_volume_name(source.driver, source.volume_handle))
-        return names
-
-
 def is_pod_terminated(pod: Pod) -> bool:
     """True if the pod no longer needs its volumes: it has ended, or is being deleted and no container runs."""
     if pod.is_terminal:
@@ -157,12 +98,19 @@ class AttachDetachController(QueueController):
         self._csi_nodes = informers.of(CSINode)
         self._attachments = informers.of(VolumeAttachment)
         self._of_volume = cache.Indexer(self._attachments, volume_of_attachment)
-        self._volumes_attached = VolumesAttachedUpdater(context)
+        self._on_node = cache.Indexer(self._attachments, controller_context.node_of_attachment)
+        self._written_nodes = cache.MutationCache(self._nodes, clock=context.clock)
+        self._removed: set[str] = set()
+        """Uids of attachments about to be deleted."""
+        self._reports = self._add_queue("attached-reports", self.reconcile_node)
+        # With a delay: a node that gets many volumes gets them in one write.
+        self._attachments.on_change(lambda each: self._reports.queue.add_after(each.spec.node_name, _TOGETHER_S))
+        self._reports.follow(self._nodes, changed_by=lambda node: node.status.volumes_attached)
         self._unwanted_since_s: dict[tuple[str, str], float] = {}
         self._created: dict[str, tuple[VolumeAttachment, float]] = {}
         """Attachments that we created and the informer does not show yet, with the time of creation."""
         self._queue = self._add_queue("attachments", self.reconcile, workers=_WORKERS)
-        self._loops += [self._volumes_attached.run, *([self._sync] if self._sync_period_s > 0 else [])]
+        self._loops += [self._sync] if self._sync_period_s > 0 else []
         self._queue.follow(self._volumes)
         self._attachments.add_handlers(on_add=self._attachment_added, on_delete=self._attachment_deleted)
         self._queue.follow(self._attachments, volume_of_attachment)
@@ -335,19 +283,19 @@ class AttachDetachController(QueueController):
     async def _detach(self, volume: PersistentVolume, attachment: VolumeAttachment, *, is_forced: bool) -> None:
         """Delete an attachment, unless the node reports the volume in use or a pod now needs it."""
         node_name, source = attachment.spec.node_name, volume.spec.csi
-        node = await self._volumes_attached.remove(attachment)
+        node = await self._unlist(attachment)
         name = unique_volume_name(source.driver, source.volume_handle) if source is not None else ""
         in_use = node is not None and name in node.status.volumes_in_use
         is_wanted = any(pod.spec.node_name == node_name for pod in self._users_of(volume, {node_name}))
         if is_wanted or (in_use and not is_forced):
-            self._volumes_attached.restore(attachment)
+            self._list_again(attachment)
             return
         try:
             await self._client.delete(VolumeAttachment, attachment.key, uid=attachment.uid)
         except errors.NotFound:
             return
         except BaseException:
-            self._volumes_attached.restore(attachment)
+            self._list_again(attachment)
             raise
         _log.info("Detaching", volume=volume.name, node=node_name, forced=is_forced)
 
@@ -363,6 +311,49 @@ class AttachDetachController(QueueController):
             if not any(attachment_name(handle, driver, node_name) == attachment.name for handle in handles):
                 await self._client.delete(VolumeAttachment, attachment.key, uid=attachment.uid)
 
+    # -- `volumesAttached`, whose only writer we are ------------------------------------------------------------------
+
+    async def reconcile_node(self, key: Key) -> None:
+        node = self._written_nodes.get(key)
+        if node is not None:
+            await self._write_list(node)
+
+    async def _unlist(self, attachment: VolumeAttachment) -> Node | None:
+        """Remove the attachment's volume from its node's list. Returns the node after that, or None."""
+        self._removed.add(attachment.uid)
+        name = attachment.spec.node_name
+        try:
+            node = self._written_nodes.get(name) or await self._client.get(Node, name)
+            return await self._write_list(node) or await self._client.get(Node, name)
+        except errors.NotFound:
+            return None
+
+    def _list_again(self, attachment: VolumeAttachment) -> None:
+        """The volume is not detached after all."""
+        self._removed.discard(attachment.uid)
+        self._reports.add(attachment.spec.node_name)
+
+    async def _write_list(self, node: Node) -> Node | None:
+        """Write the list if it changed. Returns the node as the server has it then. Raises NotFound."""
+        before = [attached_volume.name for attached_volume in node.status.volumes_attached]
+        # Volumes without the CSI prefix were listed by another attacher.
+        others = [name for name in before if not name.startswith(storage_v1.CSI_VOLUME_PREFIX)]
+        now = others + sorted(self._attached_to(node.name))
+        if set(now) == set(before):
+            return None
+        patch = {"status": {"volumesAttached": [{"name": name, "devicePath": ""} for name in now]}}
+        return self._written_nodes.store(await self._client.patch(Node, node.name, patch, subresource="status"))
+
+    def _attached_to(self, node: str) -> set[str]:
+        names = set()
+        for attachment in self._on_node(node):
+            volume = self._volumes.get(attachment.spec.source.persistent_volume_name)
+            source = volume.spec.csi if volume is not None else None
+            is_going = attachment.metadata.is_terminating or attachment.uid in self._removed
+            if source is not None and attachment.status.attached and not is_going:
+                names.add(unique_volume_name(source.driver, source.volume_handle))
+        return names
+
     # -- event handlers -----------------------------------------------------------------------------------------------
 
     def _volumes_of_driver(self, driver: CSIDriver) -> list[Key]:
@@ -370,7 +361,7 @@ class AttachDetachController(QueueController):
 
     def _volumes_of_node(self, node: Node | CSINode) -> Iterator[Key]:
         """The volumes that are attached to a node, and those that its pods need."""
-        for attachment in self._volumes_attached.on_node(node.name):
+        for attachment in self._on_node(node.name):
             yield from volume_of_attachment(attachment)
         for pod in self._pods_on(node.name):
             yield from self._needed_by(pod)
@@ -383,6 +374,7 @@ class AttachDetachController(QueueController):
             self._unwanted_since_s.pop((volume, attachment.spec.node_name), None)
         self._unattached.discard(attachment.name)
         self._failures.pop(attachment.name, None)
+        self._removed.discard(attachment.uid)
 
     async def _sync(self) -> None:
         while True:

@@ -35,7 +35,7 @@ from tonnage.behaviour.workloads.replica_set_plan import missing_replicas, pods_
 from tonnage.client import cache, recorder
 from tonnage.controllers.controller_context import ControllerContext, is_namespace_terminating
 from tonnage.controllers.workloads import workload_controller
-from tonnage.objects.apps_v1 import Deployment, DeploymentStatus, ReplicaSet, ReplicaSetStatus
+from tonnage.objects.apps_v1 import Deployment, DeploymentStatus, ReplicaSet
 from tonnage.objects.core_v1 import Pod, ReplicationController, ReplicationControllerStatus
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key, Record
@@ -65,15 +65,16 @@ class ReplicaController(workload_controller.PodOwnerController[Replicated], Gene
         now = self._clock.now()
         terminating = sum(pod.metadata.is_terminating and not pod.is_terminal for pod in pods)
         status = status_of(found, active, terminating, recorder.truncated(failure.message) if failure else None, now)
-        await workload_controller.write_status(self._client, found, self._kind_status(status))
+        kind_status: Record = status
+        if isinstance(found, ReplicationController):  # this older kind does not count terminating pods
+            fields = ReplicationControllerStatus.__struct_fields__
+            kind_status = ReplicationControllerStatus(**{name: getattr(status, name) for name in fields})
+        await workload_controller.write_status(self._client, found, kind_status)
         if failure is not None:
             raise failure
         if not is_current:
             return workload_controller.RESYNC_S
         return earliest(next_check_s(active, found.spec.min_ready_seconds, now), self._rejected.next_check_s(found.key))
-
-    def _kind_status(self, status: ReplicaSetStatus) -> Record:
-        return status
 
     async def _manage(self, owner: Replicated, active: Sequence[Pod]) -> errors.TonnageError | None:
         """Create or delete pods as planned. Returns the first failure; the rest is left for the next sync."""
@@ -97,21 +98,12 @@ class ReplicaController(workload_controller.PodOwnerController[Replicated], Gene
         return None
 
 
-class ReplicaSetController(ReplicaController[ReplicaSet]):
-    def __init__(self, context: ControllerContext) -> None:
-        super().__init__(context, "replica-sets", context.informers.of(ReplicaSet))
+def replica_set_controller(context: ControllerContext) -> ReplicaController[ReplicaSet]:
+    return ReplicaController(context, "replica-sets", context.informers.of(ReplicaSet))
 
 
-class ReplicationManager(ReplicaController[ReplicationController]):
-    """The name is upstream's."""
-
-    def __init__(self, context: ControllerContext) -> None:
-        super().__init__(context, "replication-controllers", context.informers.of(ReplicationController))
-
-    def _kind_status(self, status: ReplicaSetStatus) -> Record:
-        """Without terminating pods, which this older kind does not count."""
-        fields = ReplicationControllerStatus.__struct_fields__
-        return ReplicationControllerStatus(**{name: getattr(status, name) for name in fields})
+def replication_manager(context: ControllerContext) -> ReplicaController[ReplicationController]:
+    return ReplicaController(context, "replication-controllers", context.informers.of(ReplicationController))
 
 
 class DeploymentController(workload_controller.WorkloadController[Deployment, ReplicaSet]):

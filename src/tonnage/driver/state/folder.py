@@ -56,11 +56,9 @@ class StateFolder:
                 f"{path} is in use by another driver", hint="stop it, or give each its own --state-dir"
             ) from exc
         try:
-            for folder in filter(
-                os.path.lexists,
-                [self.path / name for name in (records.VOLUMES, records.SNAPSHOTS, records.FOLDER_NAME)],
-            ):
-                require_own_folder(folder)
+            for name in (records.VOLUMES, records.SNAPSHOTS, records.FOLDER_NAME):
+                if os.path.lexists(self.path / name):
+                    require_own_folder(self.path / name)
         except BaseException:
             self.close()
             raise
@@ -86,11 +84,8 @@ class StateFolder:
             self._lock_fd = -1
 
     def record_path(self, record: VolumeRecord | SnapshotRecord) -> Path:
-        return (
-            self.path
-            / (records.VOLUMES if isinstance(record, VolumeRecord) else records.SNAPSHOTS)
-            / f"{record.id}.json"
-        )
+        folder = records.VOLUMES if isinstance(record, VolumeRecord) else records.SNAPSHOTS
+        return self.path / folder / f"{record.id}.json"
 
     def save(self, record: VolumeRecord | SnapshotRecord) -> None:
         """Write or replace the record, synced to disk."""
@@ -142,11 +137,8 @@ class StateFolder:
     def move(self, record: VolumeRecord, moved: VolumeRecord) -> Intent:
         """Copy contents to the place of `moved`, make it the record, and set the old contents aside for `finish`."""
         self._new_place(moved)
-        old, copied, removed = (
-            self.contents_of(record),
-            records.intent_of("copy", moved),
-            records.intent_of("remove", record),
-        )
+        old = self.contents_of(record)
+        copied, removed = records.intent_of("copy", moved), records.intent_of("remove", record)
         self.intents.write(copied)
         try:
             contents.copy(old, self._aside(copied), moved.access_type, moved.capacity_bytes)

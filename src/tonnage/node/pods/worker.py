@@ -89,7 +89,7 @@ class PodWorker(NodePart):
         return None
 
     async def unstage(self, volume: str) -> None:
-        await self._unstage(volume)
+        await self._mounter.unstage(volume, is_wanted=self._is_wanted)
         await self.report_in_use()
 
     async def report_in_use(self) -> None:
@@ -329,13 +329,11 @@ class PodWorker(NodePart):
             wanted = progress.volumes_to_mount if progress is not None else ()
             own = {record.volume_id for record in (*records, *(mount.record for mount in wanted))}
             unused = [volume for volume in self._mounter.unused() if volume in own]
-            await asyncio.gather(*map(self._unstage, unused), return_exceptions=True)
+            unstaged = (self._mounter.unstage(volume, is_wanted=self._is_wanted) for volume in unused)
+            await asyncio.gather(*unstaged, return_exceptions=True)
             for volume in self._mounter.unused():  # failures are retried and logged there
                 self._enqueue(f"{STAGED}{volume}")
             await self.report_in_use()
-
-    async def _unstage(self, volume: str) -> None:
-        await self._mounter.unstage(volume, is_wanted=self._is_wanted)
 
     def _names_in_use(self) -> set[str]:
         volumes_to_mount = (to_mount for progress in self._progress.values() for to_mount in progress.volumes_to_mount)

@@ -25,6 +25,7 @@ from typing import Final, Literal
 from msgspec.structs import replace
 
 from tonnage import logs, quantity
+from tonnage.client.recorder import reference_to
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.conversion import AccessMode, UnsupportedAccessModes, access_mode, volume_capability
 from tonnage.csi.driver_capabilities import DriverInfo
@@ -315,14 +316,7 @@ def persistent_volume(
         spec=core_v1.PersistentVolumeSpec(
             capacity={"storage": quantity.Quantity.from_bytes(made_bytes(asked.request, made))},
             access_modes=claim.spec.access_modes,
-            claim_ref=core_v1.ObjectReference(
-                api_version="v1",
-                kind="PersistentVolumeClaim",
-                namespace=claim.namespace,
-                name=claim.name,
-                uid=claim.uid,
-                resource_version=claim.metadata.resource_version,
-            ),
+            claim_ref=reference_to(claim),
             storage_class_name=storage_class.name,
             volume_attributes_class_name=(
                 claim.spec.volume_attributes_class_name if options.volume_attributes_class else ""
@@ -350,7 +344,9 @@ class ProvisioningState(StrEnum):
 class NotProvisioned(TonnageError):
     """No volume was provisioned; `state` is what is known. `is_ours` False: another provisioner should do it."""
 
-    def __init__(self, message: str, state: ProvisioningState, *, is_ours: bool = True) -> None:
+    def __init__(
+        self, message: str, state: ProvisioningState = ProvisioningState.FINISHED, *, is_ours: bool = True
+    ) -> None:
         self.state = state
         self.is_ours = is_ours
         super().__init__(message)
@@ -413,7 +409,7 @@ class VolumeCreator(ProvisionerPart):
             await self.discard(asked, made.volume_id)
         except NotProvisioned as exc:
             raise NotProvisioned(f"{why}. {exc.message}", exc.state) from exc
-        raise NotProvisioned(why, ProvisioningState.FINISHED)
+        raise NotProvisioned(why)
 
     async def discard(self, asked: Prepared, volume_id: str) -> None:
         """Delete an unusable volume, unless another PersistentVolume names it. Raises NotProvisioned if it remains."""

@@ -137,10 +137,8 @@ class DeletionController(ProvisionerPart):
     async def _secrets(self, volume: PersistentVolume) -> dict[str, str]:
         """Credentials named by the volume's annotations, else by its class. Missing ones do not stop the deletion."""
         annotations = volume.metadata.annotations
-        name, namespace = (
-            annotations.get(create_volume.DELETION_SECRET_NAME),
-            annotations.get(create_volume.DELETION_SECRET_NAMESPACE),
-        )
+        name = annotations.get(create_volume.DELETION_SECRET_NAME)
+        namespace = annotations.get(create_volume.DELETION_SECRET_NAMESPACE)
         reference: SecretReference | None = None
         if name is not None and namespace is not None:
             reference = SecretReference(name=name, namespace=namespace) if name and namespace else None

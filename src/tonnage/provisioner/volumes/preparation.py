@@ -45,7 +45,6 @@ def source_of(claim: PersistentVolumeClaim) -> Source | None:
     if referred.namespace and referred.namespace != claim.namespace:
         raise NotProvisioned(
             "dataSourceRef namespace specified but the CrossNamespaceVolumeDataSource feature is disabled",
-            ProvisioningState.FINISHED,
         )
     return referred
 
@@ -53,17 +52,15 @@ def source_of(claim: PersistentVolumeClaim) -> Source | None:
 def check_kind(claim: PersistentVolumeClaim, source: Source) -> None:
     """Raises NotProvisioned for a source of another kind or group, or without a name."""
     if not source.name:
-        raise NotProvisioned(f"the PVC source not found for PVC {claim.name}", ProvisioningState.FINISHED)
+        raise NotProvisioned(f"the PVC source not found for PVC {claim.name}")
     if source.kind == SNAPSHOT and source.api_group != _SNAPSHOT_GROUP:
         raise NotProvisioned(
             f"the PVC source does not belong to the right APIGroup. Expected {_SNAPSHOT_GROUP}, Got {source.api_group}",
-            ProvisioningState.FINISHED,
         )
     if source.kind not in (SNAPSHOT, CLAIM):
         raise NotProvisioned(
             f"data source ({source.kind}) is not handled by the provisioner, assuming an external populator will "
             "provision it",
-            ProvisioningState.FINISHED,
             is_ours=False,
         )
 
@@ -170,7 +167,7 @@ class Preparation(ProvisionerPart):
             self._driver_info, snapshot=kind == SNAPSHOT, clone=kind == CLAIM, modify=bool(attributes)
         )
         if lack:
-            raise NotProvisioned(lack, ProvisioningState.FINISHED)
+            raise NotProvisioned(lack)
         content = await self._content(claim, source, storage_class) if source is not None else None
         requirements = (
             await self.accessibility_requirements(claim, storage_class, selected_node) if self._has_topology else None
@@ -188,7 +185,7 @@ class Preparation(ProvisionerPart):
                 selected_node=selected_node,
             )
         except (InvalidClaim, create_volume.InvalidParameters) as exc:
-            raise NotProvisioned(exc.message, ProvisioningState.FINISHED) from exc
+            raise NotProvisioned(exc.message) from exc
         try:
             asked.request.secrets.update(await self._read_secret(asked.provisioner_secret))
         except SecretUnavailable as exc:
@@ -233,7 +230,6 @@ class Preparation(ProvisionerPart):
             raise NotProvisioned(
                 f"VAC {name} referenced in PVC is for driver {driver} which does not match driver name "
                 f"{self._driver_info.name}",
-                ProvisioningState.FINISHED,
             )
         return dict(found.parameters)
 
