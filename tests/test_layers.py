@@ -166,7 +166,7 @@ INNER_ROWS: dict[str, Rows] = {
         ("commands", "completion", "forkserver", "output"),
         ("flags",),
         ("about", "apiserver", "cluster_options", "fault"),
-        ("running", "explain", "questions", "simulate", "status"),
+        ("running", "explain", "questions", "simulate"),
         ("controllers", "csi_driver", "dashboard", "node", "node_scaler", "pools", "provisioner", "scheduler", "up"),
         ("driver_check",),
     ),

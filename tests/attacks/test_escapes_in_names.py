@@ -22,7 +22,7 @@ import pytest
 from rich.console import Console
 
 from tonnage import cli, logs
-from tonnage.cli import status as status_command
+from tonnage.cli import dashboard as status_command
 from tonnage.faults import Fault
 from tonnage.plane.status import ClusterStatus, PlaneNodeStatus, PoolStatus, ProgramStatus
 from tonnage.scheduling.decision.explain import Explanation, NodeAnswer

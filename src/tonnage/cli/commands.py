@@ -162,6 +162,7 @@ _MODULES: Final = {
     "help": "about",
     "replay": "questions",
     "shadow": "questions",
+    "status": "dashboard",
     "top": "dashboard",
     "version": "about",
 }

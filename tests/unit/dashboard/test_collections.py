@@ -116,11 +116,11 @@ def test_going_on_from_any_state_comes_to_the_same_as_reading_it_anew(changes, m
 async def test_a_state_is_packed_once_for_all_who_ask_while_it_stays(monkeypatch):
     packed: list[bytes] = []
 
-    def pack(data):
+    def pack(data, level):
         packed.append(data)
         return data
 
-    monkeypatch.setattr(change_stream, "_gzip", pack)
+    monkeypatch.setattr("gzip.compress", pack)
     collections = Collections()
     state = change_stream.PackedState(collections)
     assert len(set(await asyncio.gather(*(state.packed() for _ in range(20))))) == 1 == len(packed)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tonnage.cli.status import status
+from tonnage.cli.dashboard import status
 from tonnage.clock import SystemClock
 from tonnage.driver.node_pools import PoolId
 from tonnage.driver.state.folder import UnknownContents

@@ -23,7 +23,7 @@ from tonnage.dashboard.wire import LaneRow, PodStep
 from tonnage.objects.core_v1 import Event, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import VolumeAttachment
-from tonnage.whatif.scheduler_memory import AssumedPod, RememberedCapacity, SchedulerMemory
+from tonnage.whatif.scheduler_memory import RememberedCapacity, SchedulerMemory
 
 MOST_STEPS: Final = 60
 SAME: Final = timedelta(seconds=15)
@@ -108,13 +108,10 @@ def _is_same(step: PodStep, known: PodStep, is_by_another: bool) -> bool:
 def _comes_first(step: PodStep, other: PodStep) -> bool:
     if "created" in (step.kind, other.kind):  # nothing happens to a pod before its creation, whatever the clocks say
         return step.kind == "created"
-    if _is_coarse(step) != _is_coarse(other) and step.at.replace(microsecond=0) == other.at.replace(microsecond=0):
+    is_same_second = step.at.replace(microsecond=0) == other.at.replace(microsecond=0)
+    if is_same_second and (step.at.microsecond == 0) != (other.at.microsecond == 0):
         return _rank(step) < _rank(other)  # an object knows only the second, an Event the microsecond
     return (step.at, _rank(step)) < (other.at, _rank(other))
-
-
-def _is_coarse(step: PodStep) -> bool:
-    return step.at.microsecond == 0
 
 
 def _rank(step: PodStep) -> int:
@@ -176,7 +173,9 @@ class Lanes:
         for each in memory.pods:
             pod = self._objects.pods.get(each.pod)
             if known.get(each.uid) != each.node and pod is not None and pod.uid == each.uid:
-                self._add(pod, (self._decision(each, now),), now)
+                at, text = self._before_what_follows(each.uid, each.node, now), f"sent to {each.node}"
+                step = PodStep(at=at, kind="decided", text=text, node=each.node, source=lane_steps.SCHEDULER)
+                self._add(pod, (step,), now)
         had, has = self._promises(before.held), self._promises(memory.held)
         for holder in has.keys() - had.keys():
             self._held(has[holder], lane_steps.held_step(self._objects, has[holder], now), now)
@@ -280,13 +279,9 @@ class Lanes:
         if found is not None and key is not None:
             self._tell(key, lane_steps.attachment_steps(old, new, key, now), now, on=found.spec.node_name)
 
-    def _decision(self, sent: AssumedPod, now: datetime) -> PodStep:
-        """The step for an assumed pod. The scheduler's memory is polled: later steps may be seen first."""
-        at = self._before_what_follows(sent.uid, sent.node, now)
-        return PodStep(at=at, kind="decided", text=f"sent to {sent.node}", node=sent.node, source=lane_steps.SCHEDULER)
-
     def _before_what_follows(self, uid: str, node: str, at: datetime) -> datetime:
-        """`at`, or the time of an earlier step that follows from placing the pod on this node."""
+        """`at`, or the time of an earlier step that follows from placing the pod on this node: the memory of the
+        scheduler is polled, and later steps may be seen first."""
         lane = self._lanes.get(uid)
         for step in reversed(lane.steps) if lane is not None else ():
             if step.kind in ("refused", "decided"):

@@ -13,6 +13,7 @@ limited. The compressed state is shared by all streams.
 from __future__ import annotations
 
 import asyncio
+import gzip
 import zlib
 from contextlib import suppress
 from typing import Final
@@ -38,17 +39,12 @@ class PackedState:
     async def packed(self) -> bytes:
         if self._packed is None or self._at != self._collections.at:
             self._at = self._collections.at
-            self._packed = asyncio.ensure_future(asyncio.to_thread(_gzip, self._collections.state()))
+            self._packed = asyncio.ensure_future(asyncio.to_thread(gzip.compress, self._collections.state(), _LEVEL))
         return await asyncio.shield(self._packed)  # a client that disconnects must not cancel it for the others
 
 
 def takes_gzip(request: web.BaseRequest) -> bool:
     return "gzip" in request.headers.get("Accept-Encoding", "")
-
-
-def _gzip(data: bytes) -> bytes:
-    packer = zlib.compressobj(_LEVEL, wbits=31)
-    return packer.compress(data) + packer.flush()
 
 
 GATHER_S: Final = 0.1
@@ -73,10 +69,9 @@ def change_stream(collections: Collections) -> Answer:
                 "X-Accel-Buffering": "no",
             }
         )
-        gzip = takes_gzip(asked.request)
-        if gzip:
+        packer = zlib.compressobj(4, wbits=31) if takes_gzip(asked.request) else None
+        if packer is not None:
             response.headers["Content-Encoding"] = "gzip"
-        packer = zlib.compressobj(4, wbits=31) if gzip else None
         if asked.request.method == "HEAD":
             return response
         if len(open_streams) >= MAX_STREAMS:

@@ -110,7 +110,8 @@ def storage_of_nodes(collections: Collections) -> tuple[dict[str, NodeStorage], 
 
 def _free_of_capacities(collections: Collections, found: Mapping[str, NodeStorage]) -> dict[str, CapacityRow]:
     shared: dict[str, CapacityRow] = {}
-    for key, each in sorted(collections.of(CapacityRow).items()):
+    capacities, classes = collections.of(CapacityRow), collections.of(ClassRow)
+    for key, each in sorted(capacities.items()):
         if each.node_count != 1 or each.nodes[0] not in found:
             shared[key] = each
             continue
@@ -119,14 +120,10 @@ def _free_of_capacities(collections: Collections, found: Mapping[str, NodeStorag
         storage.stale = storage.stale or each.stale
         storage.capacities.append(key)
     for storage in found.values():
-        beside = (key for key in storage.capacities if not storage.node.has_in_pools(_driver_of(key, collections)))
+        drivers = {key: classes.get(capacities[key].storage_class, ClassRow(driver="")) for key in storage.capacities}
+        beside = (key for key, each in drivers.items() if not storage.node.has_in_pools(each.driver))
         storage.free = _room(beside, collections)
     return shared
-
-
-def _driver_of(key: str, collections: Collections) -> str:
-    of_class = collections.of(ClassRow).get(collections.of(CapacityRow)[key].storage_class)
-    return of_class.driver if of_class is not None else ""
 
 
 def _room(keys: Iterable[str], collections: Collections) -> int:
