@@ -30,13 +30,15 @@ sentence in quotes after a colon replaces the rule's own: `required:"can not be 
     enum=A,B  format=f,g      one of these words; a name, address or path of these forms
     minimum=0  range=1..9     a number, or every number of a list
     maxBytes=63  maxItems=20  unique             the length of a text or a list; no item of a list twice
-    valid                     the rules of its type hold for it, or for every item of a list
+    valid  valid=required     the rules of its type hold, or only those about what is missing
     immutable                 never changes; with a sentence, a change is forbidden
 
-A line that begins with `if` is a rule about several fields. It names conditions, which must all hold, then the field
-that is wrong, and how: required, forbidden, or invalid, which shows the field's value.
+A line that begins with `if` is a rule about several fields. It names conditions, which must all hold, then a field and
+what it is: required, forbidden, invalid (the error shows its value, or with `invalid=text` that text), or what it must
+be, by a word as above; an absent text counts as empty. `{field}` in a sentence or text stands for that field.
 
     if maxFailedIndexes !backoffLimitPerIndex: backoffLimitPerIndex required "when maxFailedIndexes is specified"
+    if podFailurePolicy podReplacementPolicy: podReplacementPolicy enum=Failed
 
     field  !field             the field is there; it is absent
     field=A,B  field!=A,B     a text or boolean is one of these, or none of them; an absent text is empty
@@ -101,8 +103,7 @@ class MapOf:
     is_atomic: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class FieldRule:
+class FieldRule(NamedTuple):
     """One rule of a field's line: `minimum=0` has the word `minimum` and the argument `0`; `told` is its sentence."""
 
     word: str
@@ -119,12 +120,11 @@ class Condition(NamedTuple):
 
 
 class CrossFieldRule(NamedTuple):
-    """If all conditions hold, `field` is wrong: `how` is required, forbidden or invalid, and `told` says why."""
+    """If all conditions hold, `field` is required, forbidden or invalid, or must be as the rule for a value says."""
 
     conditions: tuple[Condition, ...]
     field: str
-    how: str
-    told: str
+    rule: FieldRule
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -283,7 +283,9 @@ _WORDS = frozenset(
 _NUMBER = re.compile(r"@[1-9][0-9]*(\.[1-9][0-9]*)*[?-]?")
 _WORD = re.compile(r'[^\s"]+(?:"[^"]*")?')
 _OPTION = re.compile(r'(\w+)(?:=([^:]*))?(?::"([^"]*)")?')
-_CROSS_RULE = re.compile(r'  if ([^:]+): ([\w.]+) (required|forbidden|invalid) "(.*)"')
+_CROSS_RULE = re.compile(
+    r'  if ([^:]+): ([\w.]+) (?:(required|forbidden|invalid)(?:=(\S*))? "(.*)"|(\w+=\S*(?:"[^"]*")?))'
+)
 _CONDITION = re.compile(r"(!)?([\w.]+)(?:(!=|>=|=|<|>)(\S*))?")
 _RULES = frozenset(
     {"required", "nonempty", "optional", "strict", "enum", "format", "minimum", "range", "maxBytes", "maxItems"}
@@ -326,7 +328,8 @@ def _cross_rule(line: str) -> CrossFieldRule:
         Condition(name, is_absent or sign or "", tuple((words or "").split(",")))
         for is_absent, name, sign, words in parsed
     )
-    return CrossFieldRule(named, found[2], found[3], found[4])
+    rule = _rule(found[6]) if found[6] else FieldRule(found[3], found[4] or "", found[5])
+    return CrossFieldRule(named, found[2], rule)
 
 
 def _filled(kind: Type, options: list[str], default: str | None) -> Any:

@@ -23,7 +23,8 @@ update: decode, `default`, `drop_disabled_fields`, `prepare_update`, `validate_u
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from enum import Enum
 from functools import cache, cached_property, partial
 from typing import Any, ClassVar
@@ -47,7 +48,7 @@ from tonnage.gates import Gates
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc, copy, dig, same
-from tonnage.objects.field_errors import Errors, forbidden, go_value, invalid, required
+from tonnage.objects.field_errors import Errors, FieldError, forbidden, go_value, invalid, required
 from tonnage.objects.resources import Resource
 from tonnage.quantity import Quantity
 
@@ -228,11 +229,13 @@ def has_condition(doc: Doc, kind: str, status: str = "True") -> bool:
 # -- the rules in the lines of a schema -------------------------------------------------------------------------------
 
 FORMATS: dict[str, rules.ListRule] = {
+    "absolutePath": rules.must_be(lambda path: path.startswith("/"), "must be an absolute path"),
     "atMost100Percent": rules.at_most_all,
     "configKey": rules.named(names.config_key),
     "countOrPercent": rules.count_or_percent,
     "csiDriverName": rules.named(names.csi_driver_name),
     "descendingPath": rules.descending_path,
+    "dns1035Label": rules.dns1035_label,
     "dnsLabel": rules.named(names.dns_label),
     "dnsSubdomain": rules.named(names.dns_subdomain),
     "dnsSubdomainPrefix": rules.named(lambda name: names.name_prefix(name, names.dns_subdomain)),
@@ -242,13 +245,16 @@ FORMATS: dict[str, rules.ListRule] = {
     "labelKey": rules.validate_label_name,
     "labelValue": rules.named(names.label_value),
     "labels": lambda labels, path: [*rules.validate_labels(labels, path)],
+    "mixedCaseLabel": rules.mixed_case_label,
     "noBacksteps": rules.no_backsteps,
     "pathSegment": rules.named(names.path_segment),
     "portNumber": rules.named(names.port_number),
     "portNumberOrName": rules.port_number_or_name,
     "provisioner": lambda name, path: rules.sentences(path, name.lower(), names.qualified_name(name.lower())),
     "qualifiedName": rules.named(names.qualified_name),
+    "noSlash": rules.must_be(lambda value: "/" not in value, "must not contain '/'"),
     "tokenLifetime": rules.token_lifetime,
+    "unpadded": rules.must_be(lambda value: value == value.strip(), "must not be padded with whitespace"),
     "unreservedPath": lambda value, path: [*rules.unreserved_path(value, path)],
 }
 
@@ -289,7 +295,7 @@ class TypeRules:
             hand = self._hands.get(name, {}).get("")
             if name and (self.struct.fields[name].rules or name in self._hands):
                 made[name] = self._rule(self.struct.fields[name])
-            crossing = map(_crossing, self.struct.cross_rules.get(name, ()))
+            crossing = (_crossing(rule, self.struct) for rule in self.struct.cross_rules.get(name, ()))
             made |= {f"{name}+{idx}": rule for idx, rule in enumerate(crossing)}
             if isinstance(hand, rules.OfWhole):
                 made[f"{name}+"] = hand
@@ -360,14 +366,27 @@ def _of_items(found: list[rules.Rule], is_unique: bool, most: int | None) -> rul
     return lambda values, path: rules.each(_all_of([*found, rules.unique()]), at_most=most)(values, path)
 
 
-def _crossing(rule: CrossFieldRule) -> rules.OfWhole:
-    def judge(doc: Doc, path: str) -> Errors:
+def _crossing(rule: CrossFieldRule, struct: Struct) -> rules.OfWhole:
+    steps, (word, argument, told) = rule.field.split("."), rule.rule
+    kind: Type = struct
+    for step in steps:
+        field = kind.fields.get(step) if isinstance(kind, Struct) else None
+        kind = field.type if field is not None else Scalar("")  # `.`, or a name that only errors have
+    made = _made(rule.rule, kind, {}) if word in _OF_VALUES else None
+    zero = "" if isinstance(kind, Scalar) and kind.name == "string" else None
+
+    def judge(doc: Doc, path: str) -> Iterable[FieldError]:
         if not all(_holds(condition, doc) for condition in rule.conditions):
             return []
         at = path if rule.field == "." else f"{path}.{rule.field}" if path else rule.field
-        if rule.how == "invalid":
-            return [invalid(at, dig(doc, *rule.field.split(".")), rule.told)]
-        return [(required if rule.how == "required" else forbidden)(at, rule.told)]
+        value = dig(doc, *steps)
+        value = zero if value is None else value
+        if made is not None:
+            return [] if value is None else made(value, at)
+        sentence, shown = (text.format_map(defaultdict(str, doc)) if "{" in text else text for text in (told, argument))
+        if word == "invalid":
+            return [invalid(at, shown or value, sentence)]
+        return [(required if word == "required" else forbidden)(at, sentence)]
 
     return rules.OfWhole(judge)
 
@@ -391,7 +410,10 @@ def _made(rule: FieldRule, kind: Type, by_hand: Mapping[str, rules.Rule]) -> rul
     """The rule for a single value. Raises KeyError, TypeError or ValueError if it does not suit the type."""
     if rule.word == "valid":
         if isinstance(kind, Struct):
-            return TypeRules(kind, **by_hand)
+            of_type = TypeRules(kind, **by_hand)
+            if rule.argument != "required":
+                return of_type
+            return lambda value, path: [error for error in of_type(value, path) if error.reason == "FieldValueRequired"]
     elif _kind_of(kind) in _OF_VALUES[rule.word]:
         made = _MAKERS[rule.word](rule.argument, _kind_of(kind))
         told = rule.told

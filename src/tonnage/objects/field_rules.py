@@ -175,6 +175,17 @@ def sentences(path: str, value: Any, wrong: Iterable[str]) -> Errors:
     return [invalid(path, value, told) for told in wrong]
 
 
+def dns1035_label(value: str, path: str) -> Errors:
+    """A name of a definition: one error for all sentences."""
+    return [invalid(path, value, ",".join(wrong))] if (wrong := names.dns1035_label(value)) else []
+
+
+def mixed_case_label(value: str, path: str) -> Errors:
+    wrong = names.dns1035_label(value.lower())
+    told = f"may have mixed case, but should otherwise match: {','.join(wrong)}"
+    return [invalid(path, value, told)] if wrong else []
+
+
 validate_label_name = named(names.label_key)
 
 

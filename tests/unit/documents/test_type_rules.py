@@ -103,6 +103,11 @@ def test_the_rules_of_a_type_hold_only_where_it_must_be_valid() -> None:
     assert errors({"needed": {}}, *lines) == ["needed.name: Required value"]
 
 
+def test_of_a_part_only_what_is_missing_may_count() -> None:
+    lines = ("part Part valid=required", "type Part", "a string required", "b string maxBytes=1")
+    assert errors({"part": {"b": "long"}}, *lines) == ["part.a: Required value"]
+
+
 def test_a_rule_by_hand_applies_at_its_line_after_the_other_words() -> None:
     struct = read("a string required", "b string optional maxBytes=1", "c string required")
     rule = TypeRules(struct, b=TypeRules(read("x string required")))
@@ -148,6 +153,10 @@ PAIR = ("a string", "b string", "n int32 @1?", "m int32 @2?", "flag bool")
         ('if n>=2: n invalid "below 2"', {"n": 2}, "n: Invalid value: 2: below 2"),
         ('if n<1: n required "positive"', {}, "n: Required value: positive"),
         ('if !a !b: . required "a or b"', {}, ": Required value: a or b"),
+        ('if a=: a invalid "with b"', {}, 'a: Invalid value: "": with b'),
+        ('if a b: . invalid=both "not {a} with b"', {"a": "x", "b": "y"}, ': Invalid value: "both": not x with b'),
+        ("if a: b enum=x,y", {"a": "x"}, 'b: Unsupported value: "": supported values: "x", "y"'),
+        ("if a: n range=1..9", {"a": "x", "n": 0}, "n: Invalid value: 0: must be between 1 and 9, inclusive"),
         ('if b: a forbidden "why: \'b\' says "no""', {"b": "z"}, "a: Forbidden: why: 'b' says \"no\""),
     ],
 )

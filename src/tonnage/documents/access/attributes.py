@@ -21,12 +21,13 @@ from msgspec.structs import astuple
 
 from tonnage.documents.access.rules import Rule
 from tonnage.documents.go_text import quoted
+from tonnage.documents.strategy import TypeRules
 from tonnage.documents.validation.internal_form import internal
 from tonnage.errors import Forbidden
-from tonnage.objects import field_errors, names
+from tonnage.objects import names
 from tonnage.objects.document import Doc
-from tonnage.objects.field_errors import Errors, Wrong, invalid, required
-from tonnage.objects.field_rules import check, each, named, needed, validate_label_name
+from tonnage.objects.field_errors import Errors, invalid
+from tonnage.objects.field_rules import each
 from tonnage.objects.requirements import Requirement
 from tonnage.objects.selectors import FieldSelector, InvalidSelector, LabelSelector
 from tonnage.objects.users import User
@@ -152,7 +153,6 @@ def _name_in(query: Mapping[str, str]) -> str:
 _RESOURCE = "spec.resourceAttributes"
 MAX_ANSWERED_CHARS = 1_500_000
 """Limit on the rules that one answer lists: a user may have many roles, each as large as an object."""
-_NEEDS_VALUES, _NEEDS_NONE = ("In", "NotIn"), ("Exists", "DoesNotExist")
 
 
 def validate_review(doc: Doc, *, names_subject: bool, is_local: bool) -> Errors:
@@ -168,8 +168,7 @@ def validate_review(doc: Doc, *, names_subject: bool, is_local: bool) -> Errors:
         errors.append(invalid(_RESOURCE, None, told))
     if names_subject and not spec.get("user") and not spec.get("groups"):
         errors.append(invalid("spec.user", "", "at least one of user or group must be specified"))
-    errors += _validate_selector(asked or {}, "fieldSelector")
-    errors += _validate_selector(asked or {}, "labelSelector")
+    errors += _ASKED(asked or {}, _RESOURCE)
     if meta.keys() - {"managedFields", *(["namespace"] if is_local else ())}:
         errors.append(invalid("metadata", meta, f"must be empty{' except for namespace' if is_local else ''}"))
     if is_local and asked is not None and asked.get("namespace", "") != meta.get("namespace", ""):
@@ -181,34 +180,13 @@ def validate_review(doc: Doc, *, names_subject: bool, is_local: bool) -> Errors:
     return errors
 
 
-def _validate_selector(asked: Doc, field: str) -> Wrong:
-    selector, path = asked.get(field), f"{_RESOURCE}.{field}"
-    if selector is None:
-        return
-    raw, requirements = selector.get("rawSelector", ""), selector.get("requirements", [])
-    if raw and requirements:
-        yield invalid(f"{path}.rawSelector", raw, "may not specified at the same time as requirements")
-    if not raw and not requirements:
-        told = f"when {path} is specified, requirements or rawSelector is required"
-        yield required(f"{path}.requirements", told)
-    for idx, requirement in enumerate(requirements):
-        yield from _validate_requirement(requirement, f"{path}.requirements[{idx}]", field)
-
-
-def _validate_requirement(requirement: Doc, path: str, field: str) -> Wrong:
+def _validate_requirement(requirement: Doc, path: str) -> Errors:
     """An unknown operator is accepted: newer clients may know it."""
-    operator, values = requirement.get("operator", ""), requirement.get("values", [])
-    if field == "fieldSelector":
-        yield from check(requirement, path, {"key": needed(told="must be specified")})
-    if operator in _NEEDS_VALUES and not values:
-        yield required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'")
-    elif operator in _NEEDS_NONE and values:
-        yield field_errors.forbidden(
-            f"{path}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-        )
-    if field == "labelSelector":
-        yield from validate_label_name(requirement.get("key", ""), f"{path}.key")
-        yield from each(named(names.label_value))(values, f"{path}.values")
+    return [error for error in _REQUIREMENT(requirement, path) if error.field != f"{path}.operator"]
+
+
+_REQUIREMENT = TypeRules("meta.LabelSelectorRequirement")
+_ASKED = TypeRules("authorization.ResourceAttributes", **{"labelSelector.requirements": each(_validate_requirement)})
 
 
 # -- questions --------------------------------------------------------------------------------------------------------
@@ -252,7 +230,7 @@ def _unreadable(selector: Doc, field: str) -> tuple[int, int]:
     for doc in requirements:
         operator, values = doc.get("operator", ""), tuple(doc.get("values", ()))
         if field == "fieldSelector":
-            wrong += operator not in _NEEDS_VALUES or len(values) != 1
+            wrong += operator not in ("In", "NotIn") or len(values) != 1
         else:
             made = Requirement(key=doc.get("key", ""), operator=operator, values=values)
             wrong += _fails(partial(made.holds, None))

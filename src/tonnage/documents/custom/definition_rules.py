@@ -18,12 +18,11 @@ from typing import Any, Final
 
 from tonnage.documents import strategy
 from tonnage.documents.custom.schema_rules import openapi_schema_errors
-from tonnage.documents.strategy import has_condition
+from tonnage.documents.strategy import TypeRules, has_condition
 from tonnage.objects.document import Doc, copy, dig, same
 from tonnage.objects.field_errors import Errors, Wrong, duplicate, invalid, required, too_many
 
-_COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
-_COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
+_COLUMN = TypeRules("apiextensions.CustomResourceColumnDefinition")
 _AT_ROOT_WITH_STATUS = {
     "description", "type", "format", "title", "maximum", "exclusiveMaximum", "minimum", "exclusiveMinimum",
     "maxLength", "minLength", "pattern", "maxItems", "minItems", "uniqueItems", "multipleOf", "required", "items",
@@ -102,21 +101,9 @@ def simple_path_errors(value: str, path: str) -> Errors:
 
 def column_errors(version: Doc, path: str, old: Doc | None) -> Wrong:
     for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
-        where = f"{path}[{index}]"
-        if not column.get("name"):
-            yield required(f"{where}.name")
-        kind, told = column.get("type") or "", f"must be one of {','.join(_COLUMN_TYPES)}"
-        if not kind:
-            yield required(f"{where}.type", told)
-        elif kind not in _COLUMN_TYPES:
-            yield invalid(f"{where}.type", kind, told)
-        word = column.get("format") or ""
-        if word and word not in _COLUMN_FORMATS:
-            yield invalid(f"{where}.format", word, f"must be one of {','.join(_COLUMN_FORMATS)}")
-        if not column.get("jsonPath"):
-            yield required(f"{where}.JSONPath")
-        else:
-            yield from simple_path_errors(column["jsonPath"], f"{where}.JSONPath")
+        yield from _COLUMN(column, f"{path}[{index}]")
+        if column.get("jsonPath"):
+            yield from simple_path_errors(column["jsonPath"], f"{path}[{index}].JSONPath")
 
 
 def version_preference(version: str) -> tuple[object, ...]:

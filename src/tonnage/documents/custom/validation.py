@@ -28,6 +28,7 @@ from tonnage.documents.validation.metadata import validate_object_meta
 from tonnage.objects import field_errors, names
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.field_errors import Errors, FieldError, Wrong, duplicate, go_value, invalid, required, type_invalid
+from tonnage.objects.field_rules import mixed_case_label
 from tonnage.objects.texts.go_regexp import GoRegexp, compile_go
 
 _SORTED = msgspec.json.Encoder(order="sorted")
@@ -341,9 +342,8 @@ def resource_errors(value: Doc, path: str) -> Wrong:
             yield invalid(where, "", "must not be empty")
         elif field == "apiVersion" and value[field].count("/") > 1:
             yield invalid(where, value[field], f"unexpected GroupVersion string: {value[field]}")
-        elif field == "kind" and (wrong := names.dns1035_label(value[field].lower())):
-            told = f"may have mixed case, but should otherwise match: {','.join(wrong)}"
-            yield invalid(where, value[field], told)
+        elif field == "kind":
+            yield from mixed_case_label(value[field], where)
     if value.get("metadata") is not None:
         yield from _metadata_errors(value["metadata"], child(path, "metadata"))
 

@@ -19,7 +19,7 @@ from tonnage.documents.strategy import Generation, Strategy, TypeRules, fill
 from tonnage.objects import names
 from tonnage.objects.document import Doc, dig, same
 from tonnage.objects.field_errors import Errors, forbidden, invalid, required, unsupported
-from tonnage.objects.field_rules import Rules, check, each, if_set, needed, unchanged_fields
+from tonnage.objects.field_rules import OfWhole, check, dns1035_label, needed, unchanged_fields
 
 CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 APPROVED = "api-approved.kubernetes.io"
@@ -66,7 +66,7 @@ class CustomResourceDefinitionStrategy(Strategy):
             definition_rules.record_stored_version(new)
 
     def validate_status(self, new: Doc, old: Doc) -> Errors:
-        return _names_errors(dig(new, "status", "acceptedNames") or {}, "status.acceptedNames")
+        return _NAMES(dig(new, "status", "acceptedNames") or {}, "status.acceptedNames")
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
         """Warnings that the old definition had are not repeated."""
@@ -112,31 +112,13 @@ def _name_errors(definition: Doc) -> Errors:
     return errors
 
 
-def _validate_label(value: str, path: str) -> Errors:
-    wrong = names.dns1035_label(value)
-    return [invalid(path, value, ",".join(wrong))] if wrong else []
+def _validate_kinds(named: Doc, path: str) -> Errors:
+    if not named.get("kind") or named["kind"] != named.get("listKind"):
+        return []
+    return [invalid(f"{path}.listKind", named["listKind"], "kind and listKind may not be the same")]
 
 
-def _validate_mixed_case(value: str, path: str) -> Errors:
-    wrong = names.dns1035_label(value.lower())
-    told = f"may have mixed case, but should otherwise match: {','.join(wrong)}"
-    return [invalid(path, value, told)] if wrong else []
-
-
-_NAMES: Rules = {
-    "plural": if_set(_validate_label),
-    "singular": if_set(_validate_label),
-    "kind": if_set(_validate_mixed_case),
-    "listKind": if_set(_validate_mixed_case),
-    "shortNames": each(_validate_label),
-}
-
-
-def _names_errors(named: Doc, path: str) -> Errors:
-    errors = check(named, path, _NAMES)
-    if named.get("kind") and named["kind"] == named.get("listKind"):
-        errors.append(invalid(f"{path}.listKind", named["listKind"], "kind and listKind may not be the same"))
-    return errors + check(named, path, {"categories": each(_validate_label)})
+_NAMES = TypeRules("apiextensions.CustomResourceDefinitionNames", shortNames=OfWhole(_validate_kinds))
 
 
 def _approval_errors(new: Doc, old: Doc | None) -> Errors:
@@ -213,11 +195,11 @@ def _spec_errors(spec: Doc, old: Doc | None = None) -> Errors:
             errors.append(required(f"spec.versions[{index}].schema.openAPIV3Schema"))
     for index, version in enumerate(versions):
         path = f"spec.versions[{index}]"
-        errors += _validate_label(version.get("name") or "", f"{path}.name")
+        errors += dns1035_label(version.get("name") or "", f"{path}.name")
         errors += definition_rules.deprecation_errors(version, path)
     # The first version is reported again under `spec.version`, which held the only version before there were several.
     if versions and versions[0].get("name"):
-        errors += _validate_label(versions[0]["name"], "spec.version")
+        errors += dns1035_label(versions[0]["name"], "spec.version")
     for field, internal, judge in (
         ("schema", "validation", definition_rules.schema_errors),
         ("subresources", "subresources", definition_rules.subresource_errors),
@@ -238,7 +220,7 @@ def _spec_errors(spec: Doc, old: Doc | None = None) -> Errors:
         errors.append(invalid("spec.versions", spec.get("versions"), told))
     named = spec.get("names") or {}
     errors += check(named, "spec.names", dict.fromkeys(("plural", "singular", "kind", "listKind"), needed()))
-    return errors + _names_errors(named, "spec.names") + _conversion_errors(spec)
+    return errors + _NAMES(named, "spec.names") + _conversion_errors(spec)
 
 
 def _conversion_errors(spec: Doc) -> Errors:

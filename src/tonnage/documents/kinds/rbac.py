@@ -11,12 +11,11 @@ from tonnage.documents.validation.internal_form import internal
 from tonnage.documents.validation.metadata import except_label_values, validate_label_selector
 from tonnage.objects import names
 from tonnage.objects.document import Doc
-from tonnage.objects.field_errors import Errors, invalid, required, unsupported
-from tonnage.objects.field_rules import each, one_of, sentences
+from tonnage.objects.field_errors import Errors, invalid, required
+from tonnage.objects.field_rules import each, one_of
 from tonnage.objects.resources import RBAC
 
-_ROLE_REF, _RULE = TypeRules("rbac.RoleRef"), TypeRules("rbac.PolicyRule")
-_SUBJECTS = ("ServiceAccount", "User", "Group")
+_ROLE_REF, _RULE, _SUBJECT = (TypeRules(f"rbac.{name}") for name in ("RoleRef", "PolicyRule", "Subject"))
 _SELECTORS = "aggregationRule.clusterRoleSelectors"
 
 
@@ -104,18 +103,5 @@ def _validate_rule(rule: Doc, path: str, *, is_namespaced: bool) -> Errors:
 
 
 def _validate_subject(subject: Doc, path: str, *, is_namespaced: bool) -> Errors:
-    kind, name, group = (subject.get(field, "") for field in ("kind", "name", "apiGroup"))
-    errors: Errors = [] if name else [required(f"{path}.name")]
-    if kind == "ServiceAccount":
-        if name:
-            errors += sentences(f"{path}.name", name, names.dns_subdomain(name))
-        if group:
-            errors.append(unsupported(f"{path}.apiGroup", group, ("",)))
-        if not is_namespaced and not subject.get("namespace"):
-            errors.append(required(f"{path}.namespace"))
-    elif kind in ("User", "Group"):
-        if group != RBAC:
-            errors.append(unsupported(f"{path}.apiGroup", group, (RBAC,)))
-    else:
-        errors.append(unsupported(f"{path}.kind", kind, _SUBJECTS))
-    return errors
+    is_homeless = subject.get("kind") == "ServiceAccount" and not is_namespaced and not subject.get("namespace")
+    return _SUBJECT(subject, path) + ([required(f"{path}.namespace")] if is_homeless else [])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from tonnage.documents.strategy import TypeRules
 from tonnage.documents.validation import metadata
 from tonnage.documents.validation.internal_form import internal
-from tonnage.documents.validation.metadata import PREFERRED, REQUIRED, validate_label_selector
+from tonnage.documents.validation.metadata import PREFERRED, REQUIRED
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc, same
@@ -27,47 +27,28 @@ def validate_topology_spread(constraints: list[Doc], path: str) -> Wrong:
     """Spread constraints; a pair of topologyKey and whenUnsatisfiable may occur once."""
     last = {_pair(constraint): idx for idx, constraint in enumerate(constraints)}
     for idx, constraint in enumerate(constraints):
-        at = f"{path}[{idx}]"
-        key, action = _pair(constraint)
-        yield from _SPREAD(constraint, at, "maxSkew", "topologyKey", "whenUnsatisfiable")
+        at, (key, action) = f"{path}[{idx}]", _pair(constraint)
+        yield from _SPREAD(constraint, at, "maxSkew..whenUnsatisfiable")
         if last[key, action] > idx:
             yield duplicate(f"{at}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}")
-        domains = constraint.get("minDomains")
-        if domains is not None:
-            yield from _SPREAD(constraint, at, "minDomains")
-            if action != "DoNotSchedule":
-                told = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
-                yield invalid(f"{at}.minDomains", domains, told)
-        yield from _SPREAD(constraint, at, "nodeAffinityPolicy", "nodeTaintsPolicy")
-        yield from _validate_label_keys(constraint, at)
-        yield from validate_label_selector(constraint.get("labelSelector"), f"{at}.labelSelector")
+        yield from _SPREAD(constraint, at, "minDomains..labelSelector")
 
 
 def _pair(constraint: Doc) -> tuple[str, str]:
     return constraint.get("topologyKey", ""), constraint.get("whenUnsatisfiable", "")
 
 
-def _validate_toleration(toleration: Doc, path: str) -> Wrong:
-    key, operator, value, effect = (toleration.get(field, "") for field in ("key", "operator", "value", "effect"))
-    if key:
-        yield from rules.validate_label_name(key, f"{path}.key")
-    elif operator != "Exists":
-        told = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
-        yield invalid(f"{path}.operator", operator, told)
-    if "tolerationSeconds" in toleration and effect != "NoExecute":
-        told = "effect must be 'NoExecute' when `tolerationSeconds` is set"
-        yield invalid(f"{path}.effect", effect, told)
+def _validate_operator(toleration: Doc, path: str) -> Wrong:
+    operator, value, path = toleration.get("operator", ""), toleration.get("value", ""), f"{path}.operator"
     if operator in ("Equal", ""):
         if wrong := names.label_value(value):
-            yield invalid(f"{path}.operator", value, ";".join(wrong))
+            yield invalid(path, value, ";".join(wrong))
     elif operator == "Exists":
         if value:
-            yield invalid(f"{path}.operator", value, "value must be empty when `operator` is 'Exists'")
+            yield invalid(path, value, "value must be empty when `operator` is 'Exists'")
     else:
         # The gate of Lt and Gt is closed on a stock server; upstream's error about them lists them all the same.
-        known = ("Equal", "Exists", "Lt", "Gt") if operator in ("Lt", "Gt") else ("Equal", "Exists")
-        yield unsupported(f"{path}.operator", operator, known)
-    yield from _TOLERATION(toleration, path)
+        yield unsupported(path, operator, ("Equal", "Exists", *(("Lt", "Gt") if operator in ("Lt", "Gt") else ())))
 
 
 def validate_scheduling_gates(gates: list[Doc], path: str) -> Errors:
@@ -116,15 +97,6 @@ def _without_seconds(toleration: Doc) -> frozenset[tuple[str, str]]:
     return frozenset((field, value) for field, value in toleration.items() if field != "tolerationSeconds")
 
 
-def _validate_pod_term(term: Doc, path: str) -> Errors:
-    errors = _POD_TERM(term, path, "labelSelector", "namespaceSelector")
-    for namespace in term.get("namespaces", ()):
-        errors += rules.named(names.dns_label)(namespace, f"{path}.namespace")
-    errors += _validate_label_keys(term, path)
-    errors += _POD_TERM(term, path, "topologyKey")
-    return errors + rules.validate_label_name(term.get("topologyKey", ""), f"{path}.topologyKey")
-
-
 def _validate_label_keys(term: Doc, path: str) -> Wrong:
     """Mirrors ValidateMatchLabelKeysAndMismatchLabelKeys. The keys are already merged into the selector."""
     selector = term.get("labelSelector")
@@ -149,9 +121,16 @@ def _validate_label_keys(term: Doc, path: str) -> Wrong:
             yield invalid(f"{path}.matchLabelKeys[{idx}]", key, told)
 
 
-validate_tolerations = rules.each(_validate_toleration)
-_TOLERATION, _SPREAD = TypeRules("core.Toleration"), TypeRules("core.TopologySpreadConstraint")
-_POD_TERM = TypeRules("core.PodAffinityTerm")
+validate_tolerations = rules.each(TypeRules("core.Toleration", operator=rules.OfWhole(_validate_operator)))
+_LABEL_KEYS = rules.OfWhole(_validate_label_keys)
+_SPREAD = TypeRules("core.TopologySpreadConstraint", matchLabelKeys=_LABEL_KEYS)
+_NAMESPACE = rules.named(names.dns_label)
+_POD_TERM = TypeRules(
+    "core.PodAffinityTerm",
+    # As upstream, the path has neither an s nor an index.
+    namespaces=lambda named, path: [error for name in named for error in _NAMESPACE(name, path.removesuffix("s"))],
+    mismatchLabelKeys=_LABEL_KEYS,
+)
 
 
 def _validate_preference(term: Doc, path: str) -> Errors:
@@ -160,8 +139,8 @@ def _validate_preference(term: Doc, path: str) -> Errors:
 
 
 _POD_AFFINITY: rules.Rules = {
-    REQUIRED: rules.each(_validate_pod_term),
-    PREFERRED: rules.each(TypeRules("core.WeightedPodAffinityTerm", podAffinityTerm=_validate_pod_term)),
+    REQUIRED: rules.each(_POD_TERM),
+    PREFERRED: rules.each(TypeRules("core.WeightedPodAffinityTerm", podAffinityTerm=_POD_TERM)),
 }
 _AFFINITY: rules.Rules = {
     f"nodeAffinity.{PREFERRED}": rules.each(TypeRules("core.PreferredSchedulingTerm", preference=_validate_preference)),

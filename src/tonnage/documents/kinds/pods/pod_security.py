@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from tonnage.documents.strategy import TypeRules
 from tonnage.documents.validation.internal_form import internal
 from tonnage.objects.document import Doc
-from tonnage.objects.field_errors import Errors, Wrong, forbidden, invalid, required, too_long, unsupported
+from tonnage.objects.field_errors import Errors, Wrong, invalid, required, unsupported
 from tonnage.objects.field_rules import (
     descending_path,
     forbid_fields,
@@ -25,7 +25,6 @@ _IPC_SYSCTLS = {
     *(f"kernel.{name}" for name in ("sem", "shm", "shmall", "shmmax", "shmmni", "shm_rmid_forced")),
     *(f"kernel.{name}" for name in ("msg", "msgmax", "msgmnb", "msgmni")),
 }
-_APPARMOR_MAX_BYTES = 4095  # PATH_MAX - 1
 _LINUX_ONLY_OF_POD = (
     *("appArmorProfile", "seLinuxOptions", "seccompProfile", "fsGroup", "fsGroupChangePolicy", "sysctls", "runAsUser"),
     *("runAsGroup", "supplementalGroups", "supplementalGroupsPolicy", "seLinuxChangePolicy"),
@@ -65,15 +64,9 @@ def validate_pod_security_context(spec: Doc, path: str) -> Errors:
 
 
 def validate_host_users(spec: Doc, path: str) -> Wrong:
-    """A user namespace of its own excludes the host's other namespaces and raw devices. Mirrors validateHostUsers."""
-    if spec.get("hostUsers", True):
-        return
-    told = "when `hostUsers` is false"
-    # Upstream spells two of the fields by their Go names.
-    spelled = {"hostNetwork": "hostNetwork", "hostPID": "HostPID", "hostIPC": "HostIPC"}
-    yield from (forbidden(f"{path}.{shown}", told) for field, shown in spelled.items() if spec.get(field))
-    for container, at in containers_in(spec, path):
-        yield from forbid_fields(container, ("volumeDevices",), at, told)
+    """A user namespace of its own excludes raw devices. Mirrors the end of validateHostUsers."""
+    for container, at in containers_in(spec, path) if not spec.get("hostUsers", True) else ():
+        yield from forbid_fields(container, ("volumeDevices",), at, "when `hostUsers` is false")
 
 
 def validate_os(spec: Doc, path: str) -> Errors:
@@ -112,19 +105,6 @@ def _validate_seccomp(profile: Doc, path: str) -> Errors:
     return errors + descending_path(local, at)
 
 
-def _validate_app_armor(profile: Doc, path: str) -> Errors:
-    kind, local, at = profile.get("type", ""), profile.get("localhostProfile"), f"{path}.localhostProfile"
-    if wrong := _APP_ARMOR(profile, path):
-        return wrong
-    if kind != "Localhost":
-        told = "can only be set when AppArmor type is Localhost"
-        return [] if local is None else [invalid(at, local, told)]
-    if not local:
-        return [required(at, "must be set when AppArmor type is Localhost")]
-    errors = [] if local == local.strip() else [invalid(at, local, "must not be padded with whitespace")]
-    return errors + ([too_long(at, _APPARMOR_MAX_BYTES)] if len(local.encode()) > _APPARMOR_MAX_BYTES else [])
-
-
 def _validate_sysctls(spec: Doc, path: str) -> Wrong:
     is_unique = unique()
     for idx, sysctl in enumerate(spec.get("securityContext", {}).get("sysctls", ())):
@@ -142,8 +122,6 @@ def _validate_sysctls(spec: Doc, path: str) -> Wrong:
             yield invalid(at, name, "may not be specified when 'hostIPC' is true")
 
 
-_SECCOMP, _APP_ARMOR = TypeRules("core.SeccompProfile"), TypeRules("core.AppArmorProfile")
-_CONTEXT = TypeRules("core.SecurityContext", seccompProfile=_validate_seccomp, appArmorProfile=_validate_app_armor)
-_POD_CONTEXT = TypeRules(
-    "core.PodSecurityContext", seccompProfile=_validate_seccomp, appArmorProfile=_validate_app_armor
-)
+_SECCOMP = TypeRules("core.SeccompProfile")
+_CONTEXT = TypeRules("core.SecurityContext", seccompProfile=_validate_seccomp)
+_POD_CONTEXT = TypeRules("core.PodSecurityContext", seccompProfile=_validate_seccomp)

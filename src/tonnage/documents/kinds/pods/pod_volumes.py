@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from tonnage.documents.kinds.pods.containers import FILE_FIELDS, validate_field_ref, validate_resource_field_ref
-from tonnage.documents.kinds.storage.persistent_volume import SHOWN_AS, sources_in, validate_host_path, validate_nfs
+from tonnage.documents.kinds.storage.persistent_volume import SHOWN_AS, sources_in
 from tonnage.documents.kinds.storage.persistent_volume_claim import validate_claim_spec
 from tonnage.documents.strategy import TypeRules
 from tonnage.documents.validation.metadata import META
@@ -155,7 +155,6 @@ def _validate_initiator(source: Doc, path: str, volume_name: str) -> Errors:
 
 
 def _azure_disk(disk: Doc, path: str) -> Wrong:
-    yield from rules.check(disk, path, _AZURE_WORDS)
     kind, uri = disk.get("kind"), disk.get("diskURI", "")
     managed = "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}"
     blob = "https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd"
@@ -182,14 +181,6 @@ def _flex_options(volume: Doc, path: str) -> Wrong:
         if owner.endswith((".kubernetes.io", ".k8s.io")):
             told = "kubernetes.io and k8s.io namespaces are reserved"
             yield invalid(f"{path}.options[{key}]", key, told)
-
-
-def _flocker(dataset: Doc, path: str) -> Wrong:
-    name, uuid = dataset.get("datasetName", ""), dataset.get("datasetUUID", "")
-    if name and uuid:
-        yield invalid(path, "resource", "datasetName and datasetUUID can not be specified simultaneously")
-    if "/" in name:
-        yield invalid(f"{path}.datasetName", name, "must not contain '/'")
 
 
 def _iscsi(target: Doc, path: str) -> Errors:
@@ -224,26 +215,13 @@ def _quobyte(volume: Doc, path: str) -> Wrong:
     yield from _QUOBYTE(volume, path, "volume")
 
 
-_AZURE_WORDS: rules.Rules = {
-    "cachingMode": rules.one_of("None", "ReadOnly", "ReadWrite"),
-    "kind": rules.one_of("Dedicated", "Managed", "Shared"),
-}
-# 0 is legal, because an absent partition is 0; upstream's sentence says otherwise.
-_PARTITION = rules.part(
-    {"partition": rules.must_be(lambda value: 0 <= value <= 255, "must be between 1 and 255, inclusive")}
-)
 _FILE, _ITEM = TypeRules("core.DownwardAPIVolumeFile"), TypeRules("core.KeyToPath")
 _TOKEN, _SECRET = TypeRules("core.ServiceAccountTokenProjection"), TypeRules("core.LocalObjectReference")
 _ISCSI, _QUOBYTE = TypeRules("core.ISCSIVolumeSource", iqn=_iscsi_name), TypeRules("core.QuobyteVolumeSource")
 _VOLUME = TypeRules(
     "core.Volume",
     emptyDir=TypeRules("core.EmptyDirVolumeSource", sizeLimit=_validate_size_limit),
-    hostPath=validate_host_path,
-    gcePersistentDisk=_PARTITION,
-    awsElasticBlockStore=_PARTITION,
-    nfs=validate_nfs,
     iscsi=_iscsi,
-    flocker=_flocker,
     quobyte=_quobyte,
     downwardAPI=_validate_downward,
     fc=_fibre_channel,

@@ -64,25 +64,8 @@ def validate_source(spec: Doc, path: str, *, has_node_affinity: bool) -> Wrong:
             yield required(f"{path}.nodeAffinity", "Local volume requires node affinity")
 
 
-_HOST_PATH, _NFS = TypeRules("core.HostPathVolumeSource"), TypeRules("core.NFSVolumeSource")
-
-
-def validate_host_path(source: Doc, path: str) -> Wrong:
-    yield from _HOST_PATH(source, path, *(("path", "type") if source.get("path") else ("path",)))
-
-
-def validate_nfs(source: Doc, path: str) -> Wrong:
-    yield from _NFS(source, path)
-    if not source.get("path", "").startswith("/"):
-        yield invalid(f"{path}.path", source.get("path", ""), "must be an absolute path")
-
-
 # Of a csi source, nodeStageSecretRef has no rules: upstream forgot it, and objects rely on that.
-_SOURCES = TypeRules(
-    "core.PersistentVolumeSpec",
-    hostPath=validate_host_path,
-    nfs=validate_nfs,
-)
+_SOURCES = TypeRules("core.PersistentVolumeSpec")
 
 
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")

@@ -23,7 +23,7 @@ from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.core_v1 import class_name_in
 from tonnage.objects.document import Doc, dig, same
-from tonnage.objects.field_errors import Errors, Wrong, duplicate, forbidden, invalid, required, too_long
+from tonnage.objects.field_errors import Errors, Wrong, duplicate, invalid, required, too_long
 
 _PARAMETERS_MAX_COUNT = 512
 _PARAMETERS_MAX_BYTES = 256 * 1024
@@ -212,19 +212,34 @@ class CSIStorageCapacityStrategy(Strategy):
             new.pop("availableCapacities", None)
 
 
+_VOLUME_ERROR = TypeRules("storage.VolumeError")
+
+
+def _validate_inline_source(source: Doc, path: str) -> Errors:
+    if "persistentVolumeName" in source or "inlineVolumeSpec" not in source:
+        return []
+    return validate_volume_spec(source["inlineVolumeSpec"], f"{path}.inlineVolumeSpec", is_inline=True)
+
+
+def _validate_attachment_status(status: Doc, path: str) -> Wrong:
+    if byte_size(status.get("attachmentMetadata", {})) > _ATTACHMENT_METADATA_MAX_BYTES:
+        yield too_long(f"{path}.attachmentMetadata", _ATTACHMENT_METADATA_MAX_BYTES)
+    for field in ("attachError", "detachError"):
+        if len(status.get(field, {}).get("message", "").encode()) > _VOLUME_ERROR_MAX_BYTES:
+            # Upstream names the bound of another field here, 256 KiB.
+            yield too_long(f"{path}.{field}.message", _ATTACHMENT_METADATA_MAX_BYTES)
+        yield from _VOLUME_ERROR(status.get(field, {}), f"{path}.{field}")
+
+
 class VolumeAttachmentStrategy(Strategy):
     """One volume on one node. The spec never changes; the attacher writes the status. A gate guards its errorCode."""
 
     unconditional_update = False
     new_status: ClassVar[Doc] = {"attached": False}
-
-    def validate(self, doc: Doc) -> Errors:
-        spec = doc.get("spec", {})
-        source = spec.get("source", {})
-        errors = _ATTACHMENT(spec, "spec", "attacher") + _validate_attachment_source(source)
-        errors += _ATTACHMENT(spec, "spec", "nodeName")
-        errors += _validate_attachment_status(doc.get("status", {}))
-        return errors + _ATTACHMENT_SOURCE(source, "spec.source")
+    by_hand: ClassVar[rules.Rules] = {
+        "spec.source.inlineVolumeSpec": rules.OfWhole(_validate_inline_source),
+        "status": _validate_attachment_status,
+    }
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
         errors = self.validate(new)
@@ -244,28 +259,3 @@ class VolumeAttachmentStrategy(Strategy):
 
     def validate_status(self, new: Doc, old: Doc) -> Errors:
         return self.validate_update(new, old)
-
-
-_ATTACHMENT, _ATTACHMENT_SOURCE = TypeRules("storage.VolumeAttachmentSpec"), TypeRules("storage.VolumeAttachmentSource")
-_VOLUME_ERROR = TypeRules("storage.VolumeError")
-
-
-def _validate_attachment_source(source: Doc) -> Errors:
-    volume, inline = source.get("persistentVolumeName"), source.get("inlineVolumeSpec")
-    if (inline is None) is (volume is None):
-        exactly_one = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
-        return [required("spec.source", exactly_one) if inline is None else forbidden("spec.source", exactly_one)]
-    if inline is not None:
-        return validate_volume_spec(inline, "spec.source.inlineVolumeSpec", is_inline=True)
-    told = "must specify non empty persistentVolumeName"
-    return [] if volume else [required("spec.source.persistentVolumeName", told)]
-
-
-def _validate_attachment_status(status: Doc) -> Wrong:
-    if byte_size(status.get("attachmentMetadata", {})) > _ATTACHMENT_METADATA_MAX_BYTES:
-        yield too_long("status.attachmentMetadata", _ATTACHMENT_METADATA_MAX_BYTES)
-    for field in ("attachError", "detachError"):
-        if len(status.get(field, {}).get("message", "").encode()) > _VOLUME_ERROR_MAX_BYTES:
-            # Upstream names the bound of another field here, 256 KiB.
-            yield too_long(f"status.{field}.message", _ATTACHMENT_METADATA_MAX_BYTES)
-        yield from _VOLUME_ERROR(status.get(field, {}), f"status.{field}")

@@ -17,12 +17,11 @@ from tonnage.documents.kinds.workloads.job_rules import (
     validate_success_policy,
 )
 from tonnage.documents.strategy import Generation, Strategy, TypeRules, has_condition, keep
-from tonnage.documents.validation.internal_form import internal
 from tonnage.documents.validation.metadata import validate_label_selector
 from tonnage.objects import names
 from tonnage.objects.document import Doc, copy, dig, same
 from tonnage.objects.field_errors import Errors, Wrong, invalid, required, too_long, unsupported
-from tonnage.objects.field_rules import check, immutable, one_of, unchanged_fields
+from tonnage.objects.field_rules import OfWhole, immutable, unchanged_fields
 from tonnage.objects.texts.cron_schedule import InvalidSchedule, is_zone, parse_schedule
 
 CONTROLLER_UID, JOB_NAME = "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name"
@@ -130,26 +129,6 @@ def default_job_parts(spec: Doc) -> None:
     default_pod_spec(spec["template"]["spec"])
 
 
-def validate_job_spec(spec: Doc, path: str) -> Errors:
-    """Validate everything but the selector."""
-    errors = _SPEC(spec, path, "parallelism..completionMode")
-    if "podFailurePolicy" in spec:
-        errors += validate_pod_failure_policy(spec, f"{path}.podFailurePolicy")
-    if "successPolicy" in spec:
-        if is_indexed(spec):
-            errors += validate_success_policy(spec, f"{path}.successPolicy")
-        else:
-            at = f"{path}.successPolicy"
-            shown = internal("SuccessPolicy", {"rules": spec["successPolicy"].get("rules") or None})
-            errors.append(invalid(at, shown, "requires indexed completion mode"))
-    if "podFailurePolicy" in spec:
-        errors += check(spec, path, {"podReplacementPolicy": one_of("Failed")})
-    else:
-        errors += _SPEC(spec, path, "podReplacementPolicy")
-    errors += validate_pod_template(spec.get("template", {}), f"{path}.template")
-    return errors + _validate_restart_policy(spec, f"{path}.template.spec.restartPolicy")
-
-
 def _validate_generated_selector(doc: Doc) -> Errors:
     """Where the server generates selector and labels, other values by a user are errors."""
     spec, meta = doc["spec"], doc["metadata"]
@@ -186,18 +165,14 @@ def _validate_managed_by(value: str, path: str) -> Wrong:
         yield too_long(path, _MANAGED_BY_MAX)
 
 
-_SPEC = TypeRules("batch.JobSpec", managedBy=_validate_managed_by)
-
-
-def _validate_restart_policy(spec: Doc, path: str) -> Errors:
-    policy = spec.get("template", {}).get("spec", {}).get("restartPolicy", "")
-    if policy in ("", "Always"):
-        return [required(path, 'valid values: "OnFailure", "Never"')]
-    if policy not in ("OnFailure", "Never"):
-        return [unsupported(path, policy, ("OnFailure", "Never"))]
-    if "podFailurePolicy" in spec and policy != "Never":
-        return [invalid(path, policy, 'only "Never" is supported when podFailurePolicy is specified')]
-    return []
+validate_job_spec = TypeRules(
+    "batch.JobSpec",
+    managedBy=_validate_managed_by,
+    podFailurePolicy=OfWhole(validate_pod_failure_policy),
+    successPolicy=OfWhole(validate_success_policy),
+    template=validate_pod_template,
+)
+"""Validates everything but the selector."""
 
 
 def _validate_completions_kept(spec: Doc, was: Doc) -> Errors:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 
 from tonnage.documents.strategy import TypeRules, has_condition
+from tonnage.documents.validation.internal_form import internal
 from tonnage.objects import field_rules as rules
 from tonnage.objects.document import Doc, same
 from tonnage.objects.field_errors import OMIT, Errors, Wrong, go_value, invalid, required, too_long, too_many
@@ -192,10 +193,12 @@ _PATTERNS = each({"type": rules.Asked(validate_label_name), "status": _word("Fal
 
 
 def validate_pod_failure_policy(spec: Doc, path: str) -> Errors:
+    if "podFailurePolicy" not in spec:
+        return []
     pod = spec.get("template", {}).get("spec", {})
     names = {item.get("name", "") for field in ("containers", "initContainers") for item in pod.get(field, ())}
     rule = partial(_validate_rule, names=names, has_index_limit="backoffLimitPerIndex" in spec)
-    return check(spec["podFailurePolicy"], path, {"rules": each(rule, at_most=_MOST_RULES)})
+    return check(spec["podFailurePolicy"], f"{path}.podFailurePolicy", {"rules": each(rule, at_most=_MOST_RULES)})
 
 
 def _validate_rule(rule: Doc, path: str, *, names: set[str], has_index_limit: bool) -> Wrong:
@@ -228,9 +231,14 @@ def _validate_exit_codes(rule: Doc, path: str, names: set[str]) -> Errors:
 
 
 def validate_success_policy(spec: Doc, path: str) -> Errors:
+    if "successPolicy" not in spec:
+        return []
+    if not is_indexed(spec):
+        shown = internal("SuccessPolicy", {"rules": spec["successPolicy"].get("rules") or None})
+        return [invalid(f"{path}.successPolicy", shown, "requires indexed completion mode")]
     rule = each(partial(_validate_success_rule, completions=spec.get("completions", 0)), at_most=_MOST_RULES)
     told = "at least one rules must be specified when the successPolicy is specified"
-    return check(spec["successPolicy"], path, {"rules": rules.needed(rule, told)})
+    return check(spec["successPolicy"], f"{path}.successPolicy", {"rules": rules.needed(rule, told)})
 
 
 def _validate_success_rule(rule: Doc, path: str, completions: int) -> Wrong:
