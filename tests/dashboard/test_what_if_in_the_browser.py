@@ -87,7 +87,7 @@ async def test_replicas_are_counted_and_shown_on_nodes(serve: Serve, open_window
     await expect(page.locator(".verdict")).to_contain_text(
         "6 more for certain, 7 if the driver packs well; room for 6 of 12 replicas (east 5, west 1)"
     )
-    await expect(page.get_by_role("region", name="What stops the next one")).to_contain_text("unschedulable")
+    await expect(page.get_by_role("region", name="What stops the next replica")).to_contain_text("unschedulable")
     await expect(page.locator(".helps li").first).to_have_text("uncordon rack-2-b")
     node = page.get_by_role("grid", name="after").locator("[data-node=rack-1-a]")
     await expect(node).to_contain_text("+3")

@@ -37,8 +37,8 @@ class RestClientMetrics:
         )
         self._seconds = Histogram(
             "rest_client_request_duration_seconds",
-            "From a request to an API server to its answer; of a watch, to its first byte. What a limit of our own "
-            "holds back is not counted.",
+            "Time from a request to an API server to its answer; of a watch, to its first byte. Waiting for our own "
+            "limit of requests is not counted.",
             ("verb", "host"),
             buckets=_BUCKETS_S,
             registry=registry,

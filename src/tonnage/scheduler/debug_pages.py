@@ -25,11 +25,9 @@ from tonnage.scheduling.volumes.capacity.pools import free_bytes, largest_volume
 from tonnage.scheduling.volumes.reservations.holds import CAUSES
 
 _BY_MODE: Final = {
-    "volume_binding_capacity_held_objects": "Capacity objects of which something is kept back now.",
+    "volume_binding_capacity_held_objects": "Capacity objects in which bytes are reserved.",
     "volume_binding_capacity_held_bytes": ("Bytes kept back now for volumes that capacity objects do not show yet."),
-    "tonnage_reservation_oldest_age_seconds": (
-        "How long ago the oldest reservation of capacity was made that still stands; 0 when none does."
-    ),
+    "tonnage_reservation_oldest_age_seconds": ("Age of the oldest reservation of capacity; 0 without reservations."),
     "tonnage_reservations_overdue": (
         "Reservations that are older than reservationTimeoutSeconds, volumes that are being rebuilt left out: "
         "their volumes take long to be made, or their capacity object is not refreshed."
@@ -46,9 +44,7 @@ _ENDED: Final = (
 )
 _NOMINATIONS: Final = {
     "scheduler_held_nominations": "Nominated pods that room is held for.",
-    "scheduler_held_nominations_oldest_seconds": (
-        "How long room has been held for the pod that was nominated first; 0 when none is."
-    ),
+    "scheduler_held_nominations_oldest_seconds": ("Age of the oldest nomination that room is held for; 0 without any."),
 }
 _UNREACHABLE: Final = {
     "tonnage_nominations_unreachable": (
@@ -69,15 +65,15 @@ _BY_CLASS: Final = {
         "share disks count the same bytes."
     ),
     "tonnage_capacity_oldest_age_seconds": (
-        "How long ago the CSIStorageCapacity object of a class that was not written for longest was. Provisioners "
-        "write nothing where nothing changed, so that age alone is no fault."
+        "Age of the CSIStorageCapacity object of a class that was written least recently. Provisioners write nothing "
+        "where nothing changed, so age alone is no fault."
     ),
 }
 _BY_CLASS_AND_NODE: Final = {
     "tonnage_node_capacity_free_bytes": (
-        "What the CSIStorageCapacity objects of a class that reach one node alone say is free there."
+        "Free bytes of a node in the CSIStorageCapacity objects of a class that only this node reaches."
     ),
-    "tonnage_node_capacity_total_bytes": "The same, and what volumes take there.",
+    "tonnage_node_capacity_total_bytes": "The same, plus what volumes take there.",
 }
 _BY_DRIVER: Final = {
     "tonnage_attach_used_volumes": (

@@ -53,7 +53,7 @@ class SchedulerMetrics:
         told = "One plugin at one extension point, for all nodes at once."
         name, labels = "scheduler_plugin_execution_duration_seconds", ("extension_point", "plugin", "status")
         self._plugin_s = histogram(name, told, labels, buckets=tuple(0.00001 * 1.5**i for i in range(20)))
-        told = "Pods that had to go for one."
+        told = "Pods that one preemption removed."
         self._preemption_victims = histogram("scheduler_preemption_victims", told, buckets=_VICTIMS_BUCKETS)
         self._exceptions = counter(
             "tonnage_scheduling_exceptions",

@@ -186,11 +186,14 @@ class SchedulerProgram(Program):
         bindings = {("calling",): float(slots.taken), ("waiting",): float(slots.resting)}
         told = self.loop.pod_status
         return (
-            gauge("scheduler_pending_pods", "Pods that wait, by queue.", ("queue",), pending),
+            gauge("scheduler_pending_pods", "Pending pods, by queue.", ("queue",), pending),
             gauge(
-                "scheduler_unschedulable_pods", "Pods a plugin stands in the way of.", ("plugin", "profile"), refusals
+                "scheduler_unschedulable_pods",
+                "Unschedulable pods, by the plugin that refused them.",
+                ("plugin", "profile"),
+                refusals,
             ),
-            gauge("scheduler_cache_size", "What the scheduler knows of.", ("type",), sizes),
+            gauge("scheduler_cache_size", "Objects that the scheduler knows, by type.", ("type",), sizes),
             gauge("scheduler_bindings", "Pods that are being bound, by what is done for them.", ("state",), bindings),
             gauge("tonnage_pod_conditions_pending", "Conditions that wait to be written.", (), {(): told.pending}),
             counter(

@@ -220,7 +220,7 @@ def test_a_pod_behind_one_of_its_set_that_waits_is_stuck_too():
         ("default/db-0", True),
         ("default/db-1", False),
     ]
-    assert "when default/db-0 runs" in found["stuck"][1]["message"]
+    assert "once default/db-0 runs" in found["stuck"][1]["message"]
 
 
 # -- budgets ----------------------------------------------------------------------------------------------------------

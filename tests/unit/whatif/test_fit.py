@@ -547,7 +547,7 @@ spec:
     owned = DB.replace("metadata: {name: db, namespace: shop}", "metadata: {name: db, namespace: shop, uid: u-db}")
     found = answer(CLUSTER + owned + waiting, "--workload", "sts/shop/db")
     assert found["count"] == 0
-    assert found["stops"][0]["reason"] == ("its StatefulSet makes it when shop/db-0 runs, and that one does not")
+    assert found["stops"][0]["reason"] == "its StatefulSet makes it once shop/db-0 runs, and shop/db-0 does not run"
     assert found["wouldHelp"][0].startswith("one more pool of 600Gi")
     parallel = owned.replace("serviceName: db", "serviceName: db\n  podManagementPolicy: Parallel")
     assert answer(CLUSTER + parallel + waiting, "--workload", "sts/shop/db")["count"] == 3

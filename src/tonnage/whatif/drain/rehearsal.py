@@ -53,7 +53,7 @@ class Lineages(Watcher):
         if last is None:
             before = world.controllers.waits_for(pod)
             if before:
-                return None, f"its StatefulSet creates it again when {before} runs, and that one does not"
+                return None, f"its StatefulSet creates it again once {before} runs, and {before} does not run"
             return None, "nothing has created another one in its place"
         if not last.spec.node_name:
             return last, world.scheduler.why.get(last.uid, "") or "the scheduler has not tried to place it"

@@ -85,7 +85,7 @@ class Counted:
         """Why the next one fits nowhere, the most frequent first; each node counts once for each of its reasons."""
         if self.not_made:
             return [Stop(self.not_made, 0)]
-        waits = f"its StatefulSet makes it when {self.waits_for} runs, and that one does not"
+        waits = f"its StatefulSet makes it once {self.waits_for} runs, and {self.waits_for} does not run"
         return [*([Stop(waits, 0)] if self.waits_for else []), *self._refusals()]
 
     def _refusals(self) -> list[Stop]:

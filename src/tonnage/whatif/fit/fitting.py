@@ -313,7 +313,7 @@ def show(answer: FitAnswer, page: TextPage) -> None:
     if counted.stops:
         page.blank()
         stops = [(f"{stop.nodes:,}" if stop.nodes else "", stop.reason) for stop in counted.stops]
-        page.table(FittedTable(("NODES", "WHAT STOPS THE NEXT ONE"), "1w", stops))
+        page.table(FittedTable(("NODES", "WHAT STOPS THE NEXT REPLICA"), "1w", stops))
     if answer.remedies:
         page.blank()
         page.say(text("The smallest changes that would make it fit:"))

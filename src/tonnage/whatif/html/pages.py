@@ -143,7 +143,7 @@ def _order(answer: Answer) -> list[Html]:
     order = answer.get("order")
     if not order:
         return []
-    said = f"{count_text(order['tried'], 'order')} tried{'' if order['complete'] else ', not all there are'}."
+    said = f"{count_text(order['tried'], 'order')} tried{'' if order['complete'] else ', others not'}."
     rows = [
         (name, ", ".join(nodes), number_text(told["stuck"]), bytes_text(told["bytesRebuilt"]))
         for name, nodes, told in (
@@ -159,7 +159,7 @@ def _one_more(answer: Answer) -> list[Html]:
     if not found:
         return []
     tried = count_text(found["tried"], "node")
-    parts = [paragraph(f"{tried} taken away in turn{'' if found['complete'] else ', not all there are'}.", "note")]
+    parts = [paragraph(f"{tried} failed in turn{'' if found['complete'] else ', not every node'}.", "note")]
     rows = [
         (
             each["node"],
@@ -269,7 +269,7 @@ def fit_page(answer: Answer) -> HtmlPage:
     count, by_node, stops = answer["count"], answer["byNode"], answer["stops"]
     some, lead = "at least " if answer["partial"] else "", "No replica was refused."
     if some:
-        lead = "Counting ended before one fitted nowhere, so more may fit."
+        lead = "Counting stopped at its limit, so more may fit."
     elif stops:
         lead = f"The next one fits nowhere. On {count_text(stops[0]['nodes'], 'node')}: {stops[0]['reason']}."
     page = HtmlPage("fit", f"{answer['workload']}: {answer['text']}", lead, bool(answer.get("interrupted")))
@@ -294,7 +294,7 @@ def fit_page(answer: Answer) -> HtmlPage:
     preempting = [(each["pod"], each["node"], ", ".join(each["victims"])) for each in answer["preempting"]]
     page.section("preempting", "Pods that are preempted", *table(("Replica", "Node", "Preempts"), "nnw", preempting))
     refused = [(number_text(stop["nodes"]), stop["reason"]) for stop in stops]
-    page.section("stops", "What stops the next one", *table(("Nodes", "Reason"), "1w", refused))
+    page.section("stops", "What stops the next replica", *table(("Nodes", "Reason"), "1w", refused))
     page.section("remedies", "The smallest changes that would make it fit", *_remedies(answer["wouldHelp"]))
     return page
 
@@ -317,7 +317,7 @@ def _places(answer: Answer) -> list[Html]:
 def _remedies(helps: list[str]) -> list[Html]:
     if not helps:
         return []
-    note = "Each was tried: with it the next one fits, and with anything less of its kind not."
+    note = "Each was tried: with it the next replica fits; with a smaller change of the same kind it does not."
     return [paragraph(note, "note"), element("ol", *(element("li", each) for each in helps), class_="plain")]
 
 

@@ -96,7 +96,7 @@ function preemption({node, victims, budgetViolations}) {
 function showBody(body, told) {
   const byName = new Map(told.answer.nodes.map(node => [node.name, node]));
   const panel = el("aside", {class: "node-panel", "aria-label": "The node in full", tabindex: "-1"});
-  const search = el("input", {type: "search", placeholder: "search nodes", "aria-label": "Show nodes with this in their name"});
+  const search = el("input", {type: "search", placeholder: "search nodes", "aria-label": "Show nodes whose names contain this text"});
   const found = el("span", {class: "search-told", role: "status"});
   const choose = name => {
     showNode(panel, byName.get(name), own(told.answer.volumes, name), {weights: told.weights, chosen: told.answer.node});

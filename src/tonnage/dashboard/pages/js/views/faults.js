@@ -31,7 +31,7 @@ class FaultsView {
     this.kinds = {};
     this.picker = new NodePicker(state, [], () => this.drawForm());
     this.held = el("ul", {class: "held", "aria-label": "Faults that are set"});
-    this.none = el("p", {class: "quiet"}, "Nothing is made to go wrong.");
+    this.none = el("p", {class: "quiet"}, "No fault is set.");
     this.told = el("div", {});
     this.list = el("div", {class: "fault-kinds"});
     this.kind = el("select", {id: "fault-kind", onchange: () => this.drawForm()});
@@ -73,7 +73,7 @@ class FaultsView {
     }
     replace(this.kind, Object.keys(this.kinds).map(each => el("option", {value: each}, each)));
     const choose = each => el("button", {type: "button", class: "link", onclick: () => this.choose(each)}, each);
-    replace(this.list, table("What can be made to go wrong", ["Kind", "What it does", "Asks for", "Played by"], Object.entries(this.kinds).map(([each, kind]) => [choose(each), kind.meaning, kind.value || "-", kind.playedBy])));
+    replace(this.list, table("Faults that can be set", ["Kind", "What it does", "Asks for", "Played by"], Object.entries(this.kinds).map(([each, kind]) => [choose(each), kind.meaning, kind.value || "-", kind.playedBy])));
     this.drawForm();
     this.drawHeld();
   }

@@ -24,7 +24,7 @@ export function open(main, {state, query, tell}) {
   const namespaces = select("Namespace", "all namespaces");
   const workloads = select("Workload", "all workloads");
   const kinds = select("Kind of step", "all steps");
-  const search = el("input", {type: "search", placeholder: "pod, node or text", "aria-label": "Show lanes with this in them"});
+  const search = el("input", {type: "search", placeholder: "pod, node or text", "aria-label": "Show lanes that contain this text"});
   const moving = el("input", {type: "checkbox"});
   const empty = el("p", {class: "quiet"});
   const list = windowed({label: "Lanes of pods", rowHeight: ROW, most: 1000, keyOf: ({key}) => key, make: makeLane, update: updateLane});
@@ -49,7 +49,7 @@ export function open(main, {state, query, tell}) {
     const shown = lanes.filter(isWanted);
     list.show(calm.order(shown, lane => lane.key));
     list.element.hidden = !shown.length;
-    empty.textContent = shown.length ? "" : lanes.length ? "No lane has this." : "Nothing has happened yet since this dashboard began to look.";
+    empty.textContent = shown.length ? "" : lanes.length ? "No lane contains this text." : "Nothing has happened since this dashboard started.";
     say(told, `${count(shown.length, "pod")}${shown.length < lanes.length ? ` of ${lanes.length.toLocaleString("en")}` : ""}${paused ? " · paused" : ""}`);
   };
   const calm = calmOrder(list.element, () => draw());

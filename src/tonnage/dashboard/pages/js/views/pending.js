@@ -23,7 +23,7 @@ export function open(main, {state, query, tell}) {
   const moment = el("p", {class: "answer-moment"});
   const notes = notesList();
   const failure = errorBox();
-  const search = el("input", {type: "search", placeholder: "pod or workload", "aria-label": "Show pods and workloads with this in their name"});
+  const search = el("input", {type: "search", placeholder: "pod or workload", "aria-label": "Show pods and workloads whose names contain this text"});
   const groups = el("div", {class: "causes"});
   const helps = el("section", {class: "helps", hidden: true}, el("h3", {}, "What would help most"), el("ol", {class: "help-list"}));
   const view = el(
@@ -127,7 +127,7 @@ function showHeadline(element, answer, waiting) {
 function momentOf(answer) {
   const told = [asOf(answer)];
   if (answer.partial) {
-    const rest = answer.decided < answer.count ? `${answer.decided.toLocaleString("en")} of ${count(answer.count, "pod")} examined` : "what would help is not tried to the end";
+    const rest = answer.decided < answer.count ? `${answer.decided.toLocaleString("en")} of ${count(answer.count, "pod")} examined` : "not every change that may help was tried";
     told.push(answer.working ? `so far ${rest}` : `partial: ${rest} within the time limit`);
   } else if (answer.working) {
     told.push("a newer answer is on its way");

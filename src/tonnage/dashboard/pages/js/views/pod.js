@@ -101,7 +101,7 @@ function badgesOf(answer) {
 }
 
 function statePart(answer) {
-  if (!answer.uid) return el("p", {}, "There is no such pod any more. This is what is remembered of the last one of this name.");
+  if (!answer.uid) return el("p", {}, "This pod no longer exists. Shown is what happened to the last pod of this name.");
   const facts = [];
   const fact = (word, ...said) => facts.push(el("div", {}, el("dt", {}, word), el("dd", {}, said)));
   if (answer.node) fact("node", link("node", answer.node));

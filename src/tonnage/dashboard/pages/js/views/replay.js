@@ -62,7 +62,7 @@ class ReplayView {
       const address = each => `#/replay/${encodeURIComponent(each.name)}`;
       replace(taught, examples.filter(each => each.part).map(each => el("li", {class: "card"}, el("a", {href: address(each)}, each.part), el("p", {}, each.about), el("p", {class: "quiet"}, each.name))));
       replace(others, examples.filter(each => !each.part).map(each => el("li", {}, el("a", {href: address(each)}, each.title), el("span", {class: "quiet"}, ` ${each.about}`))));
-      if (!examples.length) replace(others, el("li", {class: "quiet"}, "There are none with this installation."));
+      if (!examples.length) replace(others, el("li", {class: "quiet"}, "This installation has no examples."));
     } catch (error) {
       if (!isAborted(error)) replace(this.told, problem(error));
     }

@@ -32,7 +32,7 @@ export function drainReport(answer) {
       el("b", {}, verdict(answer)),
       ".",
     ),
-    answer.partial ? el("p", {class: "warning"}, "Partial: time was over, and this is what was known by then.") : null,
+    answer.partial ? el("p", {class: "warning"}, "Partial: the time limit was reached; this is what was known by then.") : null,
     answer.stuck.length ? table("Stuck", heads(oneByOne, "Pod", "On", "Why", "Volumes"), answer.stuck.map(each => cells(oneByOne, each, [pod(each), name(each.from), why(each), volumes(each.volumes)]))) : null,
     answer.moves.length ? table("Moves", heads(oneByOne, "Pod", "From", "To", "Volumes"), answer.moves.map(each => cells(oneByOne, each, movement(each)))) : null,
     answer.preempted.length ? table("Make room elsewhere", heads(oneByOne, "Pod", "From", "To", "Volumes"), answer.preempted.map(each => cells(oneByOne, each, movement(each)))) : null,

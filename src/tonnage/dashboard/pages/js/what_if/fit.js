@@ -55,7 +55,7 @@ export function openFit(place, {state}, workload = "") {
   }
 
   const file = el("input", {type: "file", id: "template-file", accept: ".yaml,.yml,.json", onchange: () => takeFile(file.files[0])});
-  const pasted = el("details", {class: "template"}, el("summary", {}, "Or a template that is not there yet"), el("label", {for: "template"}, "A workload, or a pod with its claims (YAML or JSON)"), template, el("label", {for: "template-file"}, "From a file"), file);
+  const pasted = el("details", {class: "template"}, el("summary", {}, "Or a template of a workload that does not exist yet"), el("label", {for: "template"}, "A workload, or a pod with its claims (YAML or JSON)"), template, el("label", {for: "template-file"}, "From a file"), file);
   const form = el(
     "form",
     {
@@ -76,7 +76,7 @@ export function openFit(place, {state}, workload = "") {
     choices,
     told,
     pasted,
-    el("label", {for: "most"}, "Count no further than"),
+    el("label", {for: "most"}, "Stop counting at"),
     most,
     el("p", {class: "actions"}, el("button", {type: "submit", class: "main"}, "Count")),
   );

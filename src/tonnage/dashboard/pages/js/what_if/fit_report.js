@@ -22,11 +22,11 @@ export function fitReport(answer, {zoneOf, waiting}) {
       hasZones ? [" (", zones.flatMap(([zone, number], index) => [index ? ", " : "", name(zone), ` ${number.toLocaleString("en")}`]), ")"] : null,
       ".",
     ),
-    answer.interrupted ? el("p", {class: "warning"}, "Time was over: not everything that would let the next one in was tried.") : null,
+    answer.interrupted ? el("p", {class: "warning"}, "The time limit was reached: not every change that may help was tried.") : null,
     waiting ? el("p", {class: "quiet"}, `${count(waiting, "pod waits", "pods wait")} for a node already and ${waiting === 1 ? "is" : "are"} tried first.`) : null,
     nodes.length ? table("Where they go", ["Node", ...(hasZones ? ["Zone"] : []), "More", el("span", {class: "unseen"}, "Share")], nodes.map(([node, number]) => [name(node), ...(hasZones ? [name(zoneOf(node))] : []), number, el("span", {class: "share", "aria-hidden": "true", style: {"inline-size": `${(number / most) * 100}%`}})])) : null,
     answer.preempting.length ? table("Pods that are preempted", ["Replica", "Node", "Preempts"], answer.preempting.map(each => [name(each.pod), name(each.node), el("bdi", {}, each.victims.join(", "))])) : null,
-    answer.stops.length ? table("What stops the next one", ["Nodes", "Why"], answer.stops.map(each => [each.nodes, el("bdi", {}, each.reason)])) : null,
+    answer.stops.length ? table("What stops the next replica", ["Nodes", "Why"], answer.stops.map(each => [each.nodes, el("bdi", {}, each.reason)])) : null,
     answer.wouldHelp.length ? el("section", {class: "helps"}, el("h3", {}, "The least that would let it in"), el("ol", {}, answer.wouldHelp.map(each => el("li", {}, el("bdi", {}, each))))) : null,
   ];
 }

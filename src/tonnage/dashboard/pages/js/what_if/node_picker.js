@@ -45,7 +45,7 @@ export class NodePicker {
     replace(this.found, matches.slice(0, MOST_FOUND).map(each => el("li", {}, el("button", {type: "button", onclick: () => this.add(each)}, "+ ", name(each)))));
     const wanted = this.field.value.trim();
     const more = matches.length - MOST_FOUND;
-    replace(this.told, !wanted ? "" : !matches.length ? "No further node has this in its name." : more > 0 ? `${more} more; write more of the name.` : "");
+    replace(this.told, !wanted ? "" : !matches.length ? "No other node has this text in its name." : more > 0 ? `${more} more; type more of the name.` : "");
   }
 
   add(node) {
