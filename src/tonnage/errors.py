@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, ClassVar
+from typing import Any, ClassVar, dataclass_transform
 
 
 class TonnageError(Exception):
@@ -23,6 +23,21 @@ class TonnageError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+
+@dataclass_transform(eq_default=False)
+class FormattedError(TonnageError):
+    """A failure whose fields are its facts: `text` and `remedy` are the formats of its message and hint."""
+
+    text: ClassVar[str]
+    remedy: ClassVar[str] = ""
+
+    def __init_subclass__(cls) -> None:
+        dataclass(eq=False, repr=False)(cls)
+
+    def __post_init__(self) -> None:
+        facts = vars(self)
+        super().__init__(self.text.format(**facts), hint=self.remedy.format(**facts) or None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -227,7 +227,7 @@ class StoreMachine(RuleBasedStateMachine):
         aged, self.newest_before = self.newest_before, self.model.revision
 
         async def strike() -> None:
-            self.store._compactor._strike()
+            self.store._strike()
             await self.store.compact(0)  # waits for its turn behind the one that may have begun
 
         self.runner.run(strike())

@@ -144,9 +144,9 @@ def open_writer(
     """
     if key_beside is not None:
         require_own_file(key_beside)
-    must_be_there = key_beside is not None and key_beside.exists()
-    if must_be_there and not path.exists():
-        raise errors.StoreMissing(path, key_beside)
+    lost = errors.StoreLost(path, key_beside) if key_beside is not None and key_beside.exists() else None
+    if lost is not None and not path.exists():
+        raise lost
     # SQLite would create the file by the umask; its -wal and -shm files get the same mode as this one.
     os.close(open_own(path, os.O_RDWR | os.O_CREAT))
     for suffix in _BESIDE:
@@ -154,8 +154,8 @@ def open_writer(
     connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False)
     try:
         version = judged_version(connection, path)
-        if version is None and must_be_there:
-            raise errors.StoreMissing(path, key_beside)
+        if version is None and lost is not None:
+            raise lost
         if version is None:  # before the first page is written, or never
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         # A write is acknowledged when COMMIT returns, so COMMIT must sync the write-ahead log every time: FULL.
@@ -177,13 +177,6 @@ def open_writer(
     except BaseException:
         connection.close()
         raise
-    return connection
-
-
-def open_reader(path: Path) -> sqlite3.Connection:
-    """A read-only connection, for a thread that reads history while the writer writes."""
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    connection.execute("PRAGMA query_only = ON")
     return connection
 
 

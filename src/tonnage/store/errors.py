@@ -9,14 +9,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
-from tonnage.errors import TonnageError
+from tonnage.errors import FormattedError
 from tonnage.store.records import Damage, StoreRecord
 
 RESCUED = "rescued-"
 """Prefix of a copy that a server made of a store whose file was removed."""
 
 
-class StoreError(TonnageError):
+class StoreError(FormattedError):
     """Base of all errors of the store. `kind` is a word for a metric's label."""
 
     kind: ClassVar[str] = "io"
@@ -28,70 +28,57 @@ class StoreError(TonnageError):
 class KeyExists(StoreError):
     """A create found the key taken; `existing` is its record."""
 
-    def __init__(self, existing: StoreRecord) -> None:
-        super().__init__(
-            f'cannot create "{existing.key}": it exists since revision {existing.revision}; update it instead'
-        )
-        self.key = existing.key
-        self.existing = existing
+    text = 'cannot create "{existing.key}": it exists since revision {existing.revision}; update it instead'
+    existing: StoreRecord
 
 
 class KeyMissing(StoreError):
-    def __init__(self, key: str, verb: str) -> None:
-        super().__init__(f'cannot {verb} "{key}": there is no such key; create it first')
-        self.key = key
-        self.verb = verb
+    text = 'cannot {verb} "{key}": there is no such key; create it first'
+    key: str
+    verb: str
 
 
 class StaleRevision(StoreError):
     """An update or a delete expected another revision; `current` is the present record."""
 
-    def __init__(self, verb: str, expected: int, current: StoreRecord) -> None:
-        super().__init__(
-            f'cannot {verb} "{current.key}" at revision {expected}: it is at revision {current.revision} by now; '
-            f"read it again and retry"
-        )
-        self.key = current.key
-        self.verb = verb
-        self.expected = expected
-        self.current = current
+    text = (
+        'cannot {verb} "{current.key}" at revision {expected}: it is at revision {current.revision} by now; '
+        "read it again and retry"
+    )
+    verb: str
+    expected: int
+    current: StoreRecord
 
 
 class FenceBroken(StoreError):
     """A fenced write came after a change of the fence's key; `record` is the fence's present record."""
 
-    def __init__(self, verb: str, key: str, fence_key: str, record: StoreRecord | None) -> None:
-        super().__init__(f'cannot {verb} "{key}": "{fence_key}" has changed, and the write only held before that')
-        self.key = key
-        self.fence_key = fence_key
-        self.record = record
+    text = 'cannot {verb} "{key}": "{fence_key}" has changed, and the write only held before that'
+    verb: str
+    key: str
+    fence_key: str
+    record: StoreRecord | None
 
 
 class KeyDamaged(StoreError):
     """The newest state of the key is damaged on disk. It is kept out: the state before it is not the present."""
 
-    def __init__(self, path: Path, key: str, damage: Damage) -> None:
-        super().__init__(
-            f'"{key}" is damaged in {path} ({damage}) and is kept out',
-            hint="delete it and create it again, or restore a backup",
-        )
-        self.path = path
-        self.key = key
-        self.damage = damage
+    text = '"{key}" is damaged in {path} ({damage}) and is kept out'
+    remedy = "delete it and create it again, or restore a backup"
+    path: Path
+    key: str
+    damage: Damage
 
 
 class WriteRefused(StoreError):
     """The log's constraints refused a write: the file does not hold what the store believes."""
 
-    def __init__(self, path: Path, key: str, revision: int, detail: str) -> None:
-        super().__init__(
-            f'{path} refused revision {revision} of "{key}" ({detail}): the file is not as this process left it',
-            hint="another program wrote to this file; stop that program and start again",
-        )
-        self.path = path
-        self.key = key
-        self.revision = revision
-        self.detail = detail
+    text = '{path} refused revision {revision} of "{key}" ({detail}): the file is not as this process left it'
+    remedy = "another program wrote to this file; stop that program and start again"
+    path: Path
+    key: str
+    revision: int
+    detail: str
 
 
 # Errors of readers of history.
@@ -100,49 +87,44 @@ class WriteRefused(StoreError):
 class RevisionCompacted(StoreError):
     """History from this revision on is no longer complete."""
 
-    def __init__(self, revision: int, compacted: int) -> None:
-        super().__init__(
-            f"revision {revision} is gone: history up to revision {compacted} was compacted; "
-            f"list again and go on from there"
-        )
-        self.revision = revision
-        self.compacted = compacted
+    text = (
+        "revision {revision} is gone: history up to revision {compacted} was compacted; list again and go on from there"
+    )
+    revision: int
+    compacted: int
 
 
 class RevisionInFuture(StoreError):
-    def __init__(self, revision: int, newest: int) -> None:
-        super().__init__(f"revision {revision} has not happened yet: the newest is {newest}; ask for that, or wait")
-        self.revision = revision
-        self.newest = newest
+    text = "revision {revision} has not happened yet: the newest is {newest}; ask for that, or wait"
+    revision: int
+    newest: int
 
 
 class RowDamaged(StoreError):
     """A row that was sound when the store was opened is damaged now; history up to `reached` has a hole."""
 
-    def __init__(self, path: Path, damage: Damage, reached: int) -> None:
-        super().__init__(f"{path} is damaged ({damage})", hint="run `tonnage apiserver --check`, and restore a backup")
-        self.path = path
-        self.damage = damage
-        self.reached = reached
+    text = "{path} is damaged ({damage})"
+    remedy = "run `tonnage apiserver --check`, and restore a backup"
+    path: Path
+    damage: Damage
+    reached: int
 
 
 class WatchOverrun(StoreError):
     """The consumer of a watch fell too far behind; it has everything up to `revision`."""
 
-    def __init__(self, prefix: str, revision: int, max_lag: str) -> None:
-        super().__init__(
-            f'the watch of "{prefix}" fell more than {max_lag} behind; '
-            f"watch again after revision {revision}, and read faster"
-        )
-        self.prefix = prefix
-        self.revision = revision
-        self.max_lag = max_lag
+    text = (
+        'the watch of "{prefix}" fell more than {max_lag} behind; '
+        "watch again after revision {revision}, and read faster"
+    )
+    prefix: str
+    revision: int
+    max_lag: str
 
 
 class WatchClosed(StoreError):
-    def __init__(self, prefix: str) -> None:
-        super().__init__(f'the watch of "{prefix}" was closed; open another')
-        self.prefix = prefix
+    text = 'the watch of "{prefix}" was closed; open another'
+    prefix: str
 
 
 # Errors of the folder, the file and the disk.
@@ -151,63 +133,64 @@ class WatchClosed(StoreError):
 class StoreClosed(StoreError):
     """The store is closed or closing: what was acknowledged is on disk, nothing else is accepted."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(f"the store in {folder} is closed; open it again")
-        self.folder = folder
+    text = "the store in {folder} is closed; open it again"
+    folder: Path
 
 
 class StoreNotADirectory(StoreError):
-    def __init__(self, folder: Path) -> None:
-        super().__init__(f"cannot keep a store in {folder}: it is not a directory", hint="name another folder")
-        self.folder = folder
+    text = "cannot keep a store in {folder}: it is not a directory"
+    remedy = "name another folder"
+    folder: Path
 
 
 class StoreNoPermission(StoreError):
     kind = "read-only"
-
-    def __init__(self, path: Path, detail: str) -> None:
-        super().__init__(
-            f"cannot open {path}: {detail}", hint="run as the user that owns the folder, or name another folder"
-        )
-        self.path = path
-        self.detail = detail
+    text = "cannot open {path}: {detail}"
+    remedy = "run as the user that owns the folder, or name another folder"
+    path: Path
+    detail: str
 
 
 class StoreMissing(StoreError):
-    """There is no store to read; or the key of an earlier store exists without the store."""
+    """There is no store to read."""
 
-    def __init__(self, path: Path, key: Path | None = None) -> None:
-        if key is None:
-            super().__init__(f"there is no {path}", hint="name the --data-dir of a server that was started once")
-        else:
-            copies = sorted(path.parent.glob(f"{RESCUED}*"))
-            source = str(copies[-1]) if copies else "a backup"
-            super().__init__(
-                f"{path} is not there or is empty, but {key} of an earlier start is: the store was removed",
-                hint=f"copy {source} to {path} and start again; to begin with an empty store, move {key} away first",
-            )
-        self.path = path
-        self.key = key
+    text = "there is no {path}"
+    remedy = "name the --data-dir of a server that was started once"
+    path: Path
+
+
+class StoreLost(StoreMissing):
+    """The key of an earlier store exists without the store."""
+
+    text = "{path} is not there or is empty, but {key} of an earlier start is: the store was removed"
+    remedy = "copy {source} to {path} and start again; to begin with an empty store, move {key} away first"
+    key: Path
+
+    def __post_init__(self) -> None:
+        self.source = max(map(str, self.path.parent.glob(f"{RESCUED}*")), default="a backup")
+        super().__post_init__()
 
 
 class BackupExists(StoreError):
     """The name for a backup is taken; nothing is ever overwritten."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(f"{path} is there already; it was left as it is", hint="name another file")
-        self.path = path
+    text = "{path} is there already; it was left as it is"
+    remedy = "name another file"
+    path: Path
 
 
 class StoreInUse(StoreError):
     """Another process holds the folder; `pid` is None if it is unknown."""
 
     kind = "locked"
+    text = "the store in {folder} is in use by {holder}"
+    remedy = "stop it first, or name another folder"
+    folder: Path
+    pid: int | None
 
-    def __init__(self, folder: Path, pid: int | None) -> None:
-        holder = "another process" if pid is None else f"process {pid}"
-        super().__init__(f"the store in {folder} is in use by {holder}", hint="stop it first, or name another folder")
-        self.folder = folder
-        self.pid = pid
+    def __post_init__(self) -> None:
+        self.holder = "another process" if self.pid is None else f"process {self.pid}"
+        super().__post_init__()
 
 
 class StoreRemoved(StoreError):
@@ -215,81 +198,70 @@ class StoreRemoved(StoreError):
     all that was acknowledged, made from the file that is still open."""
 
     kind = "removed"
+    text = "{path} {detail} while it was in use; nothing more is stored"
+    path: Path
+    detail: str
+    rescued: Path | None = None
 
-    def __init__(self, path: Path, detail: str, rescued: Path | None = None) -> None:
-        remedy = "put it back as it was, and writing goes on; or stop this server, restore a backup, and start again"
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        rescued = self.rescued
+        self.hint = "put it back as it was, and writing goes on; or stop this server, restore a backup, and start again"
         if rescued is not None and rescued.name.startswith(RESCUED):
-            remedy = f"stop this server, move {rescued} to its place (it has all acknowledged writes), and start again"
+            whole = "it has all acknowledged writes"
+            self.hint = f"stop this server, move {rescued} to its place ({whole}), and start again"
         elif rescued is not None:
-            remedy = f"start this server again; {rescued} has all acknowledged writes"
-        super().__init__(f"{path} {detail} while it was in use; nothing more is stored", hint=remedy)
-        self.path = path
-        self.detail = detail
-        self.rescued = rescued
+            self.hint = f"start this server again; {rescued} has all acknowledged writes"
 
 
 class StoreCorrupt(StoreError):
     kind = "corrupt"
-
-    def __init__(self, path: Path, detail: str) -> None:
-        super().__init__(
-            f"cannot read {path}: {detail}",
-            hint="restore a backup in its place, or begin with a new folder; `tonnage apiserver --check` says more",
-        )
-        self.path = path
-        self.detail = detail
+    text = "cannot read {path}: {detail}"
+    remedy = "restore a backup in its place, or begin with a new folder; `tonnage apiserver --check` says more"
+    path: Path
+    detail: str
 
 
 class StoreForeign(StoreError):
-    def __init__(self, path: Path, application_id: int) -> None:
-        super().__init__(
-            f"{path} is a database of another program (application id {application_id}); it was left as it is",
-            hint="name another folder",
-        )
-        self.path = path
-        self.application_id = application_id
+    text = "{path} is a database of another program (application id {application_id}); it was left as it is"
+    remedy = "name another folder"
+    path: Path
+    application_id: int
 
 
 class StoreTooNew(StoreError):
-    def __init__(self, path: Path, version: int, known: int) -> None:
-        super().__init__(
-            f"{path} has schema version {version}, this Tonnage knows versions up to {known}",
-            hint="run the Tonnage that wrote it, or a later one",
-        )
-        self.path = path
-        self.version = version
-        self.known = known
+    text = "{path} has schema version {version}, this Tonnage knows versions up to {known}"
+    remedy = "run the Tonnage that wrote it, or a later one"
+    path: Path
+    version: int
+    known: int
 
 
 class StoreFull(StoreError):
     """The disk is full: nothing of this write is kept, reads continue, and writes work again once there is space."""
 
     kind = "full"
-
-    def __init__(self, path: Path, *, hint: str = "make room and retry") -> None:
-        super().__init__(f"cannot write to {path}: the disk is full; nothing was stored", hint=hint)
-        self.path = path
+    text = "cannot write to {path}: the disk is full; nothing was stored"
+    remedy = "{way_out}"
+    path: Path
+    way_out: str = "make room and retry"
 
 
 class StoreStalled(StoreError):
     """The disk has not answered for long: it hangs, or is far too slow."""
 
     kind = "stalled"
-
-    def __init__(self, path: Path, waited_s: float) -> None:
-        super().__init__(f"writing {path} has taken {waited_s:.0f} s so far and is not done", hint="check the disk")
-        self.path = path
-        self.waited_s = waited_s
+    text = "writing {path} has taken {waited_s:.0f} s so far and is not done"
+    remedy = "check the disk"
+    path: Path
+    waited_s: float
 
 
 class StoreIOError(StoreError):
     """The disk failed, and it is unknown what it kept. Nothing is acknowledged until the file has been reopened and
     read, by the store or a restart: every acknowledged write is found, and the failed one may be there."""
 
-    def __init__(self, path: Path, detail: str) -> None:
-        super().__init__(
-            f"reading or writing {path} failed: {detail}",
-            hint="check the disk; writing goes on once it can, and acknowledged writes are kept",
-        )
-        self.path = path
-        self.detail = detail
+    text = "reading or writing {path} failed: {detail}"
+    remedy = "check the disk; writing goes on once it can, and acknowledged writes are kept"
+    path: Path
+    detail: str

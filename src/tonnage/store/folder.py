@@ -117,7 +117,7 @@ def open_folder(folder: Path, options: StoreOptions) -> OpenFolder:
         return _opened(folder, options)
     except StoreFull as exc:
         hint = "make room on its file system, then start again"
-        raise StoreFull(exc.path, hint=hint) from exc
+        raise StoreFull(exc.path, way_out=hint) from exc
 
 
 def _opened(folder: Path, options: StoreOptions) -> OpenFolder:

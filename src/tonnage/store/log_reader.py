@@ -9,7 +9,6 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tonnage.store import database
 from tonnage.store.errors import RevisionCompacted, RowDamaged, StoreCorrupt
 from tonnage.store.log import in_our_words, read_seal
 from tonnage.store.records import Damage, Index, StoreEvent, StoreRecord, event_of, key_range, row_checksum
@@ -120,7 +119,9 @@ class LogReader:
         with in_our_words(self.path):
             connection = self._opened
             if connection is None:
-                connection = self._opened = database.open_reader(self.path)
+                connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
+                connection.execute("PRAGMA query_only = ON")
+                self._opened = connection
             connection.execute("BEGIN")
             try:
                 # Read inside the transaction: the writer may compact meanwhile, and this snapshot does not notice.

@@ -11,6 +11,9 @@ the store; none blocks it.
 
 A write of a key waits for an earlier write of the same key to settle, and is judged by its outcome: before the commit
 nobody knows it, and a refusal must not name a state that then fails to become durable.
+
+History is compacted beyond a number of revisions or of bytes, which is for minutes of writing at full speed, and beyond
+an age: upstream compacts etcd every five minutes to where it was five minutes ago (--etcd-compaction-interval).
 """
 
 from __future__ import annotations
@@ -24,12 +27,11 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from tonnage.store import errors, health, log, records, writer
-from tonnage.store.compactor import Compactor
 from tonnage.store.folder import OpenFolder, StoreOptions, open_folder
 from tonnage.store.log_reader import LogReader, Stretch
 from tonnage.store.records import Records, StoreEvent, StoreRecord, event_of
 from tonnage.store.watch import Feed, Watch
-from tonnage.store.writes import Compaction, Fence, Outcomes, Write, Writes, current_fence
+from tonnage.store.writes import Compaction, Outcomes, Write, Writes, current_fence
 
 Render = Callable[[int], bytes]
 Answer = TypeVar("Answer")
@@ -76,15 +78,15 @@ class Store:
         )
         if opened.trouble is not None:
             self.health.failed(opened.trouble, self._loop.time())
-        self._compactor = Compactor(
-            options,
-            opened.loaded.history,
-            compacted=max(opened.log.compacted, opened.loaded.floor),  # history with a hole is not served
-            submit=self._writer.submit,
-            newest=lambda: self._feed.revision,
-            failed=lambda error: self.health.failed(error, self._loop.time()),
-        )
-        self._compactor.look()
+        self._options = options
+        self._history = opened.loaded.history
+        self.compacted = max(opened.log.compacted, opened.loaded.floor)  # history with a hole is not served
+        """History at or before this revision is gone; the state at it is kept."""
+        self._compacting: Compaction | None = None
+        self._newest_before = 0  # at the last strike of the clock; 0 before the first
+        self._aged = 0  # history at or before this is too old
+        self._clock: asyncio.TimerHandle | None = self._loop.call_later(options.keep_s, self._strike)
+        self._compact_if_due()
 
     @classmethod
     async def open(cls, folder: Path, options: StoreOptions = StoreOptions()) -> Store:  # noqa: B008  # frozen
@@ -103,14 +105,9 @@ class Store:
         return self._feed.revision
 
     @property
-    def compacted(self) -> int:
-        """History at or before this revision is gone; the state at it is kept."""
-        return self._compactor.compacted
-
-    @property
     def history_bytes(self) -> int:
         """Bytes of superseded documents and tombstones in the log."""
-        return self._compactor.history.total
+        return self._history.total
 
     def get(self, key: str) -> StoreRecord | None:
         """The record of a key, None if there is none. Raises KeyDamaged if that is unknown."""
@@ -195,13 +192,17 @@ class Store:
         self._refuse_if_closed()
         if revision > self.revision:
             raise errors.RevisionInFuture(revision, self.revision)
-        await self._compactor.compact(revision)
+        done: asyncio.Future[None] = self._loop.create_future()
+        self._writer.submit(Compaction(revision, done))
+        await done
 
     async def close(self) -> None:
         """Finish the writes under way, end the watches, free the folder. `get`, `list` and `count` still answer from
         memory. Raises StoreError if the file could not be closed in order; the folder is free even then."""
         if self._closing is None:
-            self._compactor.close()
+            if self._clock is not None:
+                self._clock.cancel()
+                self._clock = None
             self._closing = asyncio.create_task(self._close())
         await asyncio.shield(self._closing)
 
@@ -212,7 +213,8 @@ class Store:
             raise ValueError(f'the key "{key}" must name a resource and an object, as in "nodes/node-1"')
         key.encode()  # a key that SQLite cannot store fails here, not in the writer's thread
         fence = current_fence()
-        while (ahead := self._ahead_of(key, fence)) is not None:
+        # A write under way of the same key, or of the fence's key, comes first.
+        while ahead := self._pending.get(key) or (self._pending.get(fence.key) if fence is not None else None):
             turn: asyncio.Future[None] = self._loop.create_future()
             ahead.followers.append(turn)
             await turn
@@ -253,10 +255,6 @@ class Store:
         self._writer.submit(write)
         return await write.done
 
-    def _ahead_of(self, key: str, fence: Fence | None) -> Write | None:
-        """A write under way that this one must wait for: of the same key, or of its fence's key."""
-        return self._pending.get(key) or (self._pending.get(fence.key) if fence is not None else None)
-
     def _settle(self, writes: Writes, outcomes: Outcomes) -> None:
         """Make a batch visible as a whole after its commit, then answer its callers."""
         events = []
@@ -279,7 +277,7 @@ class Store:
             for turn in write.followers:
                 if not turn.done():
                     turn.set_result(None)
-        self._compactor.look()
+        self._compact_if_due()
 
     def _apply(self, record: StoreRecord, before: StoreRecord | None, *, deleted: bool) -> StoreEvent:
         freed = len(before.document) if before is not None else 0
@@ -289,7 +287,7 @@ class Store:
             before = before or record  # of a damaged key only the final state is left
         else:
             self._state.put(record)
-        self._compactor.history.add(record.revision, freed)
+        self._history.add(record.revision, freed)
         for follower in self._followers.get(records.resource_of(record.key), ()):
             follower(record, is_deleted=deleted)
         return event_of(record, before, deleted=deleted)
@@ -311,8 +309,42 @@ class Store:
             self._probed.set_result(None)
 
     def _note_compaction(self, compaction: Compaction, revision: int, error: errors.StoreError | None) -> None:
+        """A step is done or has failed; history is compacted to `revision` now."""
         self._state.forget_tombstones(revision)
-        self._compactor.note(compaction, revision, error)
+        self.compacted = max(self.compacted, revision)
+        self._history.forget(revision)
+        if error is None and revision < compaction.target:
+            return
+        if compaction is self._compacting:
+            self._compacting = None
+            if error is not None and not isinstance(error, errors.StoreClosed):
+                self.health.failed(error, self._loop.time())
+                _log.warning("compaction stopped at revision %d and will be tried again: %s", revision, error)
+        elif compaction.done is not None and not compaction.done.done():
+            if error is None:
+                compaction.done.set_result(None)
+            else:
+                compaction.done.set_exception(error)
+
+    def _compact_if_due(self) -> None:
+        """Begin a compaction if one is due and none is under way."""
+        if self._compacting is not None or self._clock is None:
+            return
+        # A tenth on top, so that compaction comes rarely with much to do, not with every write.
+        most, most_bytes, target = self._options.keep_revisions, self._options.keep_bytes, self._aged
+        if self.revision >= self.compacted + most + max(1, most // 10):
+            target = max(target, self.revision - most)
+        if self._history.total > most_bytes + most_bytes // 10:
+            target = max(target, self._history.to_keep(most_bytes))
+        if target > self.compacted:
+            self._compacting = Compaction(target, None)
+            self._writer.submit(self._compacting)
+
+    def _strike(self) -> None:
+        """What was the newest revision `keep_s` ago is the oldest now."""
+        self._aged, self._newest_before = self._newest_before, self.revision
+        self._clock = self._loop.call_later(self._options.keep_s, self._strike)
+        self._compact_if_due()
 
     async def _read_history(self, prefix: str, after: int, upto: int) -> Stretch:
         self._refuse_if_closed()
@@ -326,7 +358,7 @@ class Store:
             if self.health.found(exc.damage):
                 _log.error("%s is damaged: %s", self.path, exc.damage)
             asked = self.compacted
-            self._compactor.give_up(min(exc.reached, self.revision))
+            self.compacted = max(self.compacted, min(exc.reached, self.revision))
             raise errors.RevisionCompacted(min(asked, exc.reached), self.compacted) from exc
 
     def _refuse_if_closed(self) -> None:

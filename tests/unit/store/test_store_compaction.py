@@ -187,11 +187,11 @@ async def test_history_goes_that_was_there_when_the_clock_struck_before(open_sto
     store = await open_store()
     record = await store.create("nodes/a", says("x"))
     record = await store.update("nodes/a", says("x"), expected=record.revision)
-    store._compactor._strike()  # from here on revision 2 grows old
+    store._strike()  # from here on revision 2 grows old
     record = await store.update("nodes/a", says("x"), expected=record.revision)
     await store.compact(0)
     assert store.compacted == 0
-    store._compactor._strike()
+    store._strike()
     await store.compact(0)  # waits for its turn behind the automatic one
     assert store.compacted == 2
     assert [each.revision for each in await store.list_at("nodes/", 2)] == [2]
@@ -210,4 +210,4 @@ async def test_a_closed_store_does_not_go_on_compacting(open_store):
     store = await open_store(keep_s=0.001)
     await store.create("nodes/a", says("x"))
     await store.close()
-    assert store._compactor._timer is None
+    assert store._clock is None
