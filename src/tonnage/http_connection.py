@@ -76,7 +76,7 @@ class HttpConnection(web.RequestHandler):
         )
         self._budget = budget
         self._sending = sending
-        self._send_by = 0.0
+        self.send_by = 0.0
         self._head_bytes = 0
         self._unread_bytes: int | None = None  # reading of a refused body; None while there is none
         self._wire: asyncio.WriteTransport | None = None  # aiohttp forgets its own as soon as it closes
@@ -101,7 +101,7 @@ class HttpConnection(web.RequestHandler):
 
     def sends(self, until: float) -> None:
         """Bytes are about to be written that the peer must have read by `until`, on the loop's clock."""
-        self._send_by = until
+        self.send_by = until
         self._sending.add(self)
 
     def sent(self) -> None:
@@ -112,9 +112,6 @@ class HttpConnection(web.RequestHandler):
         self._budget.began(self)
 
     # -- for the listener ---------------------------------------------------------------------------------------------
-
-    def is_stuck(self, now: float) -> bool:
-        return now > self._send_by
 
     @property
     def waits_for_peer(self) -> bool:

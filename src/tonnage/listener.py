@@ -34,7 +34,6 @@ _OUT_OF_DESCRIPTORS_S: Final = 0.5
 _PEER_GRACE_S: Final = 2.0
 """How long a closing listener waits for clients to send the rest of a body or read the rest of an answer."""
 _CHECK_S: Final = 1.0
-_CLOSING_CHECK_S: Final = 5.0
 _OUT_OF: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 _log = logging.getLogger(__name__)
@@ -92,7 +91,6 @@ class Listener:
         self._sockets: list[socket.socket] = []
         self._handshakes: dict[HttpConnection, asyncio.Task[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._closing_checked_at = 0.0
 
     @property
     def port(self) -> int:
@@ -219,22 +217,17 @@ class Listener:
         self._timer = self._loop.call_later(_CHECK_S, self._check)
         for connection in self.budget.overdue(HEAD_S):
             self._drop(connection)
-        for connection in [each for each in self._sending if each.is_stuck(now)]:
+        for connection in [each for each in self._sending if now > each.send_by]:
             _log.warning("A client does not take what it asked for: its connection is closed")
             connection.abort()
-        if now - self._closing_checked_at >= _CLOSING_CHECK_S:
-            self._closing_checked_at = now
-            self._end_closing(now)
-
-    def _end_closing(self, now: float) -> None:
         # TLS waits for the peer's goodbye, and a socket with unsent bytes stays until they are read.
-        for connection in self._server.connections:
-            if not isinstance(connection, HttpConnection) or not connection.is_closing:
+        for held in self._server.connections:
+            if not isinstance(held, HttpConnection) or not held.is_closing:
                 continue
-            if not connection.closing_since:
-                connection.closing_since = now
-            elif now - connection.closing_since >= CLOSE_S:
-                connection.abort()
+            if not held.closing_since:
+                held.closing_since = now
+            elif now - held.closing_since >= CLOSE_S:
+                held.abort()
 
 
 def _listen(family: int, kind: int, protocol: int, address: tuple[Any, ...], shares_port: bool) -> socket.socket:

@@ -57,7 +57,9 @@ class DefinitionLifecycle:
             for definition in known:
                 meta = definition["metadata"]
                 if "deletionTimestamp" in meta:
-                    self._delete_objects_of(meta["name"])
+                    task = self._deletions.get(meta["name"])
+                    if task is None or task.done():
+                        self._deletions[meta["name"]] = asyncio.create_task(self._finalized(meta["name"]))
                     continue
                 others = [other for other in known if other is not definition]
                 accept = partial(accept_names, others=others, now=self._registry.now())
@@ -92,11 +94,6 @@ class DefinitionLifecycle:
                 await self._registry.work(True, lambda: self._registry.definitions.prepare(record))
 
     # -- the end ------------------------------------------------------------------------------------------------------
-
-    def _delete_objects_of(self, name: str) -> None:
-        task = self._deletions.get(name)
-        if task is None or task.done():
-            self._deletions[name] = asyncio.create_task(self._finalized(name), name=f"delete objects of {name}")
 
     async def _finalized(self, name: str) -> None:
         backoff = Backoff(clock=self._registry.clock, rng=self._rng)

@@ -124,7 +124,7 @@ def matcher(strategy: Strategy, call: Call, options: ListOptions) -> Matches:
     fields = options.fields if options.fields is not None and options.fields.terms else None
     names: Mapping[str, str] = {}
     if fields is not None:
-        names = _stored_names(strategy, resource, fields) if custom is None else _custom_names(custom, fields)
+        names = _stored_names(strategy, resource, fields)
     by_fields = fields.matcher if fields is not None else None
     # For the old /watch/…/name path, or a selector for one name, the key decides, and no document is decoded.
     name = call.at.name or (fields.required("metadata.name") if fields is not None else None)
@@ -157,26 +157,20 @@ def _own_fields(resource: CustomResource, record: StoreRecord) -> Mapping[str, s
     return own
 
 
-def _custom_names(resource: CustomResource, fields: FieldSelector) -> Mapping[str, str]:
-    known = {"metadata.name", *(["metadata.namespace"] if resource.namespaced else ())}
-    for label in fields.fields:
-        if label not in known and label not in resource.selectable_fields:
-            raise BadRequest(f"field label not supported: {label}")
-    return {label: label for label in fields.fields}
-
-
 def _stored_names(strategy: Strategy, resource: Resource, fields: FieldSelector) -> Mapping[str, str]:
     """The stored name of each field in a selector. Raises BadRequest."""
     own = event.field_labels(resource, strategy.selectable)
+    if is_custom := isinstance(resource, CustomResource):
+        own = {label: label for label in resource.selectable_fields}
     known = {**own, "metadata.name": "metadata.name"}
     # Upstream's kinds with selectable fields list all of them; the others share a list that has both.
-    if resource.namespaced or not own:
+    if resource.namespaced or not (own or is_custom):
         known["metadata.namespace"] = "metadata.namespace"
     for label in fields.fields:
         if label not in known:
             raise BadRequest(
                 f"field label not supported: {label}"
-                if own
+                if own or is_custom
                 else f'"{label}" is not a known field selector: only "metadata.name", "metadata.namespace"'
             )
     return {label: known[label] for label in fields.fields}

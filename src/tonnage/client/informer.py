@@ -319,17 +319,16 @@ class Informer(Cache[T]):
 
     def _is_usable(self, found: T) -> bool:
         """True if the object has a name, a uid, and a namespace if its kind is namespaced."""
-        if problem := self._problem_of(found):
+        metadata, problem = found.metadata, ""
+        if not metadata.name or "/" in metadata.name or "/" in metadata.namespace:
+            problem = "it has no name"
+        elif bool(metadata.namespace) != self._is_namespaced:
+            problem = "its kind has namespaces and it has none" if self._is_namespaced else "its kind has no namespaces"
+        elif not metadata.uid:
+            problem = "it has no uid"
+        if problem:
             self._skip(Unreadable(self.cls.__name__, found.key, "metadata", problem))
         return not problem
-
-    def _problem_of(self, found: T) -> str:
-        metadata = found.metadata
-        if not metadata.name or "/" in metadata.name or "/" in metadata.namespace:
-            return "it has no name"
-        if bool(metadata.namespace) != self._is_namespaced:
-            return "its kind has namespaces and it has none" if self._is_namespaced else "its kind has no namespaces"
-        return "" if metadata.uid else "it has no uid"
 
     def _read(self, line: bytes) -> WatchChange[T] | Bookmark:
         """Decode one event. Raises the ApiError that ends a stream; then the state must be read again."""

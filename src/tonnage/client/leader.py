@@ -179,7 +179,7 @@ class LeaderElector:
             if self.is_leader and self._is_valid():
                 try:
                     # The usual case: nobody else has written it, and one request is enough.
-                    await self._update(self._seen.acquire_time, self._seen.lease_transitions)
+                    await self._write(self._seen.acquire_time, self._seen.lease_transitions)
                     return True
                 except TonnageError as exc:
                     _log.debug("Lease could not be renewed at once", lease=self.lease, error=exc.message)
@@ -197,27 +197,23 @@ class LeaderElector:
                 return False  # it was deleted, and its holder may not know yet
             namespace, name = meta.split_key(self.lease)
             head: Doc = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
-            now, asked_at = self._now(), self._clock.monotonic()
-            spec = self._spec(acquire_time=now, renew_time=now, transitions=0)
-            self._observe(
-                await self.client.create_doc({**head, "metadata": {"namespace": namespace, "name": name}, "spec": spec})
-            )
-            self.leadership.renewed(asked_at)
+            await self._write(None, 0, new={**head, "metadata": {"namespace": namespace, "name": name}})
             return True
         if self.leader and not self.is_leader and self._is_valid():
             return False
         if self.is_leader:
-            await self._update(self._seen.acquire_time, self._seen.lease_transitions)
+            await self._write(self._seen.acquire_time, self._seen.lease_transitions)
         else:
-            await self._update(None, min(max(self._seen.lease_transitions, 0) + 1, _MAX_TRANSITIONS))
+            await self._write(None, min(max(self._seen.lease_transitions, 0) + 1, _MAX_TRANSITIONS))
         return True
 
-    async def _update(self, acquire_time: datetime | None, transitions: int) -> None:
-        """Write ourselves into the last seen lease. Raises Conflict when it has changed since."""
-        now, asked_at = self._now(), self._clock.monotonic()
-        acquired = now if acquire_time is None else clock.rfc3339_micro(acquire_time)
-        spec = self._spec(acquire_time=acquired, renew_time=now, transitions=transitions)
-        self._observe(await self.client.update_doc({**(self._doc or {}), "spec": spec}))
+    async def _write(self, acquire_time: datetime | None, transitions: int, *, new: Doc | None = None) -> None:
+        """Write ourselves into the last seen lease, or into a new one. Raises Conflict when it has changed since."""
+        asked_at, spec = self._clock.monotonic(), self._spec(acquire_time, transitions)
+        if new is not None:
+            self._observe(await self.client.create_doc({**new, "spec": spec}))
+        else:
+            self._observe(await self.client.update_doc({**(self._doc or {}), "spec": spec}))
         self.leadership.renewed(asked_at)
 
     async def _release(self) -> None:
@@ -235,21 +231,20 @@ class LeaderElector:
             self._observe(await self.client.get_doc(small_groups.Lease, self.lease, retry=False))
             if not self.is_leader:
                 return
-            now = self._now()
-            spec = self._spec(acquire_time=now, renew_time=now, transitions=self._seen.lease_transitions)
             # One second, because the API wants a duration above zero.
-            spec |= {"holderIdentity": "", "leaseDurationSeconds": 1}
+            spec = self._spec(None, self._seen.lease_transitions) | {"holderIdentity": "", "leaseDurationSeconds": 1}
             try:
                 self._observe(await self.client.update_doc({**(self._doc or {}), "spec": spec}))
             except Conflict:
                 continue  # a renewal that was cancelled half-way got through all the same
 
-    def _spec(self, *, acquire_time: str, renew_time: str, transitions: int) -> Doc:
+    def _spec(self, acquire_time: datetime | None, transitions: int) -> Doc:
+        now = self._clock.now()
         return {
             "holderIdentity": self.identity,
             "leaseDurationSeconds": self._lease_duration_s,
-            "acquireTime": acquire_time,
-            "renewTime": renew_time,
+            "acquireTime": clock.rfc3339_micro(acquire_time or now),
+            "renewTime": clock.rfc3339_micro(now),
             "leaseTransitions": transitions,
         }
 
@@ -266,9 +261,6 @@ class LeaderElector:
 
     def _is_valid(self) -> bool:
         return self._seen_at + (self._seen.lease_duration_seconds or 0) > self._clock.monotonic()
-
-    def _now(self) -> str:
-        return clock.rfc3339_micro(self._clock.now())
 
     def _report(self) -> None:
         if self.leader != self._reported:

@@ -63,15 +63,12 @@ class RestClientMetrics:
 
 def show_leadership(registry: CollectorRegistry, electors: Callable[[], Iterable[LeaderElector]]) -> None:
     def families() -> Iterable[Metric]:
-        family = GaugeMetricFamily(
-            "leader_election_master_status",
+        told = (
             "1 while this copy holds the lease of this name and does the work, 0 while it waits for it. Of all copies "
-            "together there should be one.",
-            labels=("name",),
+            "together there should be one."
         )
-        for elector in electors():
-            family.add_metric((split_key(elector.lease)[1],), float(elector.leadership.is_leading))
-        yield family
+        leading = {split_key(elector.lease)[1]: float(elector.leadership.is_leading) for elector in electors()}
+        yield labelled(GaugeMetricFamily, "leader_election_master_status", told, "name", leading)
 
     show_families(registry, families)
 

@@ -339,14 +339,12 @@ def count_dropped_events(registry: CollectorRegistry, recorders: Callable[[], It
 
     def families() -> Iterable[Metric]:
         found = list(recorders())
-        family = CounterMetricFamily(
-            "tonnage_events_dropped",
-            "Events that were not written: no room to wait, one too many about an object, or not accepted in time.",
-            labels=("reason",),
-        )
-        family.add_metric(("full",), sum(recorder.dropped for recorder in found))
-        family.add_metric(("spam",), sum(recorder.filtered for recorder in found))
-        family.add_metric(("failed",), sum(recorder.abandoned for recorder in found))
-        yield family
+        counts = {
+            "full": sum(recorder.dropped for recorder in found),
+            "spam": sum(recorder.filtered for recorder in found),
+            "failed": sum(recorder.abandoned for recorder in found),
+        }
+        told = "Events that were not written: no room to wait, one too many about an object, or not accepted in time."
+        yield metrics.labelled(CounterMetricFamily, "tonnage_events_dropped", told, "reason", counts)
 
     metrics.show_families(registry, families)

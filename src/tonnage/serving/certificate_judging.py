@@ -88,8 +88,9 @@ def judged(
     """Verify everything but the time; returns the validity. Raises InvalidCertificate."""
     try:
         chain = _chain(found, [each for each in authorities if may_sign(each)], [*shown_beside][:MOST_BETWEEN])
-        for certificate in chain[:-1]:
-            _check_purpose(certificate)
+        for extension in (extension for certificate in chain[:-1] for extension in certificate.extensions):
+            if isinstance(extension.value, x509.ExtendedKeyUsage) and _PURPOSES.isdisjoint(extension.value):
+                raise InvalidCertificate("x509: certificate specifies an incompatible key usage")
         for extension in found.extensions:
             if extension.critical and extension.oid not in _UNDERSTOOD:
                 raise InvalidCertificate("x509: unhandled critical extension")
@@ -146,9 +147,3 @@ def _is_issued_by(found: x509.Certificate, authority: x509.Certificate) -> bool:
     except (InvalidSignature, TypeError, ValueError):
         return False  # another CA of the same name
     return True
-
-
-def _check_purpose(each: x509.Certificate) -> None:
-    for extension in each.extensions:
-        if isinstance(extension.value, x509.ExtendedKeyUsage) and _PURPOSES.isdisjoint(extension.value):
-            raise InvalidCertificate("x509: certificate specifies an incompatible key usage")

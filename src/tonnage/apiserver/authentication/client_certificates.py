@@ -94,26 +94,21 @@ class ClientCaFile:
     def __init__(self, path: Path, certificates: ClientCertificates) -> None:
         self._path = path
         self._certificates = certificates
-        self._seen: tuple[int, ...] | None = None
         self._told = ""
 
     def refresh(self) -> None:
         try:
-            found = self._path.stat()
-            seen = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
-            if seen == self._seen:
-                return
             pem = read_client_ca(self._path)
             is_other = pem != self._certificates.ca_pem
             if is_other:
                 self._certificates.trust(pem)
-        except (OSError, ValueError, TonnageError) as exc:
+        except (ValueError, TonnageError) as exc:
             told = str(exc)
             if told != self._told:
                 _log.error("Client certificates are judged by the authorities that were known before: %s", told)
             self._told = told
             return
-        self._seen, self._told = seen, ""
+        self._told = ""
         if is_other:
             _log.info("The client CA file %s has changed and is in force from now on", self._path)
 

@@ -5,6 +5,7 @@ A function takes the value at the column's path (None if absent), or the documen
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
@@ -59,33 +60,24 @@ def age(timestamp: str | None, now: datetime) -> str:
     return elapsed(now - datetime.fromisoformat(timestamp)) if timestamp else UNKNOWN
 
 
+_DAY_S, _YEAR_S = 86_400, 365 * 86_400
+_SPANS = (
+    (120, 1, "s", 1, ""), (600, 60, "m", 1, "s"), (10_800, 60, "m", 60, ""), (8 * 3600, 3600, "h", 60, "m"),
+    (2 * _DAY_S, 3600, "h", 3600, ""), (8 * _DAY_S, _DAY_S, "d", 3600, "h"), (2 * _YEAR_S, _DAY_S, "d", _DAY_S, ""),
+    (8 * _YEAR_S, _YEAR_S, "y", _DAY_S, "d"), (math.inf, _YEAR_S, "y", _YEAR_S, ""),
+)  # fmt: skip
+"""Seconds up to which a duration has this form: its unit, and the smaller unit for the rest, if that is shown."""
+
+
 def elapsed(span: timedelta) -> str:
     """A duration to two or three significant figures, mirroring upstream's duration.HumanDuration."""
     seconds = int(span.total_seconds())  # towards zero, as Go does: -1.9 s is -1
     if seconds < -1:
         return "<invalid>"
-    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
-    if seconds < 120:
-        return f"{max(seconds, 0)}s"
-    if minutes < 10:
-        return _two_units(minutes, "m", seconds % 60, "s")
-    if minutes < 3 * 60:
-        return f"{minutes}m"
-    if hours < 8:
-        return _two_units(hours, "h", minutes % 60, "m")
-    if hours < 48:
-        return f"{hours}h"
-    if days < 8:
-        return _two_units(days, "d", hours % 24, "h")
-    if days < 2 * 365:
-        return f"{days}d"
-    if days < 8 * 365:
-        return _two_units(days // 365, "y", days % 365, "d")
-    return f"{days // 365}y"
-
-
-def _two_units(large: int, large_unit: str, small: int, small_unit: str) -> str:
-    return f"{large}{large_unit}{small}{small_unit}" if small else f"{large}{large_unit}"
+    _, unit_s, unit, rest_s, rest = next(form for form in _SPANS if seconds < form[0])
+    large, left = divmod(max(seconds, 0), unit_s)
+    small = left // rest_s
+    return f"{large}{unit}{small}{rest}" if rest and small else f"{large}{unit}"
 
 
 def size(value: str | int | float | None) -> str:

@@ -20,14 +20,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from tonnage.client.config import connection
-from tonnage.client.config.connection import (
-    ExecPlugin,
-    Impersonation,
-    InteractiveMode,
-    KubeconfigCluster,
-    KubeconfigUser,
-    ServerConnection,
-)
+from tonnage.client.config.connection import ExecPlugin, KubeconfigCluster, KubeconfigUser, ServerConnection
 from tonnage.client.errors import InvalidKubeconfig
 from tonnage.errors import TonnageError
 from tonnage.objects.document import Doc
@@ -115,7 +108,7 @@ class _Exec(msgspec.Struct, rename="camel"):
     env: tuple[_EnvVar, ...] = ()
     install_hint: str = ""
     provide_cluster_info: bool = False
-    interactive_mode: InteractiveMode | None = None
+    interactive_mode: connection.InteractiveMode | None = None
 
 
 def read_cluster(entry: KubeconfigEntry) -> KubeconfigCluster:
@@ -186,7 +179,7 @@ def read_user(entry: KubeconfigEntry) -> KubeconfigUser:
         token_file=entry.beside(seen.token_file) if seen.token_file else None,
         username=seen.username,
         password=seen.password,
-        impersonation=Impersonation(seen.as_, seen.as_uid, seen.as_groups, seen.as_user_extra),
+        impersonation=connection.Impersonation(seen.as_, seen.as_uid, seen.as_groups, seen.as_user_extra),
         exec=_exec(KubeconfigEntry(entry.file, f"{entry.path}.exec", seen.exec)) if seen.exec is not None else None,
     )
     if seen.client_certificate or seen.client_certificate_data:

@@ -108,7 +108,9 @@ class Connections:
         while self._idle:
             connection = self._idle.pop()
             is_fresh = connection.is_open and now - connection.used_at < IDLE_S
-            if is_fresh and connection.context is context and connection.is_silent():
+            # Nothing may have come since the last answer: neither bytes nor an end, read by the loop or not.
+            is_silent = connection.unread is None or not connection.unread.poll(0)
+            if is_fresh and connection.context is context and is_silent:
                 return connection
             connection.abort()
         return None
@@ -161,7 +163,7 @@ class Connection(asyncio.Protocol):
         self._answer: HttpResponse | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._failure: Exception | None = None
-        self._unread: select.poll | None = None
+        self.unread: select.poll | None = None
 
     async def exchange(self, request: bytes, before_write: Callable[[], None] | None = None) -> HttpResponse:
         self._ask(request, before_write)
@@ -206,10 +208,6 @@ class Connection(asyncio.Protocol):
         self._waiter = self._loop.create_future()
         await self._waiter
 
-    def is_silent(self) -> bool:
-        """True if nothing has come since the last answer: neither bytes nor an end, read by the loop or not."""
-        return self._unread is None or not self._unread.poll(0)
-
     def abort(self) -> None:
         self.is_open = False
         if self._transport is not None:
@@ -224,8 +222,8 @@ class Connection(asyncio.Protocol):
         if connected is not None:
             keep_alive(connected, self._unacknowledged_s)
             if hasattr(select, "poll"):  # not on every system
-                self._unread = select.poll()
-                self._unread.register(connected.fileno(), select.POLLIN)
+                self.unread = select.poll()
+                self.unread.register(connected.fileno(), select.POLLIN)
 
     def data_received(self, data: bytes) -> None:
         if self._is_asked:
