@@ -69,8 +69,8 @@ class PoolIds:
         self._ids: dict[Key, tuple[_Place, Ids]] = {}
         self._at: Shelf[_Place, Key, CSIStorageCapacity] = Shelf()
         for capacity in storage.capacities.values():
-            self._capacity_changed(None, capacity)
-        storage.on_change(CSIStorageCapacity, self._capacity_changed)
+            self._write(capacity.key, capacity)
+        storage.on_change(CSIStorageCapacity, lambda old, new: self._write(either(old, new).key, new))
         storage.on_change(StorageClass, self._class_changed)
 
     def linked_with(self, class_name: str) -> Iterator[str]:
@@ -103,66 +103,48 @@ class PoolIds:
 
     # -- storage events -----------------------------------------------------------------------------------------------
 
-    def _capacity_changed(self, old: CSIStorageCapacity | None, new: CSIStorageCapacity | None) -> None:
-        ids = pool_ids_of(new) if new is not None else ()
-        known = self._ids.get(new.key) if new is not None else None
-        if new is not None and ids and known == (self._place(new), ids):
-            self._at.put(known[0], new.key, new)  # other figures of the same pools
+    def _write(self, key: Key, new: CSIStorageCapacity | None) -> None:
+        """Note the ids of an object that came or changed, or whose class did; None if it is gone."""
+        ids = pool_ids_of(new) if new is not None and new.node_topology is not None else ()
+        known, now = self._ids.get(key), (self._place(new), ids) if new is not None and ids else None
+        if new is not None and now is not None and now == known:
+            self._at.put(now[0], key, new)  # other figures of the same pools
             return
         before = set(self.links)
-        if old is not None and old.key in self._ids:
-            self.touched.update(capacity.key for capacity in self.connected(old))
-            self._take(old)
-        if new is not None and ids and new.node_topology is not None:
-            self._put(new, ids)
+        if known is not None:
+            place = known[0]
+            self.touched.update(capacity.key for capacity in self.connected(self._at.at(place)[key]))
+            self.links.subtract(self._pairs(key))
+            del self._ids[key]
+            self._at.take(place, key)
+        if new is not None and now is not None:
+            self._ids[key] = now
+            self._at.put(now[0], key, new)
+            self.links.update(self._pairs(key))
             self.touched.update(capacity.key for capacity in self.connected(new))
-        self._tell(before)
+        self.links = +self.links
+        names = {name for pair in before ^ set(self.links) for name in pair}
+        for changed in self.on_change if names else ():
+            changed(names)
 
     def _class_changed(self, old: StorageClass | None, new: StorageClass | None) -> None:
         """A class of another driver has other pools."""
-        changed = old if new is None else new
-        if changed is None or (old is not None and new is not None and old.provisioner == new.provisioner):
-            return
-        before = set(self.links)
-        for capacity in [each for each in self._storage.capacities.values() if each.storage_class_name == changed.name]:
-            if capacity.key in self._ids:
-                _, ids = self._ids[capacity.key]
-                self.touched.update(capacity.key for capacity in self.connected(capacity))
-                self._take(capacity)
-                self._put(capacity, ids)
-                self.touched.update(capacity.key for capacity in self.connected(capacity))
-        self._tell(before)
+        name = either(old, new).name
+        for capacity in [each for each in self._storage.capacities.values() if each.storage_class_name == name]:
+            self._write(capacity.key, capacity)
 
     def _place(self, capacity: CSIStorageCapacity) -> _Place:
         of_class = self._storage.classes.get(capacity.storage_class_name)
         driver = of_class.provisioner if of_class is not None else f"class {capacity.storage_class_name}"
         return driver, canonical(capacity.node_topology or LabelSelector())
 
-    def _put(self, capacity: CSIStorageCapacity, ids: Ids) -> None:
-        place = self._place(capacity)
-        self.links.update(self._pairs(capacity, place, ids))
-        self._ids[capacity.key] = place, ids
-        self._at.put(place, capacity.key, capacity)
-
-    def _take(self, capacity: CSIStorageCapacity) -> None:
-        place, ids = self._ids.pop(capacity.key)
-        self._at.take(place, capacity.key)
-        self.links.subtract(self._pairs(capacity, place, ids))
-        self.links = +self.links
-
-    def _pairs(self, capacity: CSIStorageCapacity, place: _Place, ids: Ids) -> list[tuple[str, str]]:
-        """The pairs of this object's class with others that have pools in common with it."""
-        found = []
-        for key, other in self._at.at(place).items():
-            one, two = sorted((capacity.storage_class_name, other.storage_class_name))
-            if one != two and not set(ids).isdisjoint(self._ids[key][1]):
-                found.append((one, two))
-        return found
-
-    def _tell(self, before: set[tuple[str, str]]) -> None:
-        names = {name for pair in before ^ set(self.links) for name in pair}
-        for changed in self.on_change if names else ():
-            changed(names)
+    def _pairs(self, key: Key) -> list[tuple[str, str]]:
+        """The pairs of an object's class with those of others that have pools in common with it."""
+        place, ids = self._ids[key]
+        there = self._at.at(place)
+        others = [each for each in there.values() if not set(ids).isdisjoint(self._ids[each.key][1])]
+        pairs = [sorted((there[key].storage_class_name, other.storage_class_name)) for other in others]
+        return [(one, two) for one, two in pairs if one != two]
 
 
 class GroupName(NamedTuple):
