@@ -11,7 +11,7 @@ pods decided later do not block a claim that waits here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -110,7 +110,7 @@ def next_claims(fit: VolumeFit, sequence: ClaimSequence, is_shown: Callable[[Key
         first = view.next_claim(sizes, sequence.unit.class_name, search)
     else:
         first = (next_claim(reading.rooms[number].pools, sizes, objects.pool_policy, search),)
-    return list(claims_in_order(first, sequence.unsent, _classes(fit, sequence)))
+    return list(claims_in_order(first, sequence.unsent, classes_of(fit.cluster.storage, sequence.unsent)))
 
 
 def _are_being_made(fit: VolumeFit, capacity: CSIStorageCapacity, own: Collection[Key]) -> bool:
@@ -139,7 +139,7 @@ def _safe_order(fit: VolumeFit, sequence: ClaimSequence, number: int, own: tuple
     else:
         pools, promised = reading.rooms[number].pools, reading.held_beside(number, own) or ()
         order = safe_order(pools, sizes, promised, search, objects.pool_policy)
-    return list(claims_in_order(order or (), sequence.unsent, _classes(fit, sequence)))
+    return list(claims_in_order(order or (), sequence.unsent, classes_of(fit.cluster.storage, sequence.unsent)))
 
 
 def claims_in_order(order: Sizes, sized: Mapping[Key, int], classes: Mapping[Key, str]) -> Iterator[Key]:
@@ -152,13 +152,13 @@ def claims_in_order(order: Sizes, sized: Mapping[Key, int], classes: Mapping[Key
 
 
 def _sizes(fit: VolumeFit, sequence: ClaimSequence) -> Sizes:
-    classes = _classes(fit, sequence)
+    classes = classes_of(fit.cluster.storage, sequence.unsent)
     return fit.sizes_of((size, classes[key]) for key, size in sequence.unsent.items())
 
 
-def _classes(fit: VolumeFit, sequence: ClaimSequence) -> dict[Key, str]:
-    """The classes of the unsent claims; empty for a claim that is gone."""
-    known = {key: fit.cluster.storage.claims.get(key) for key in sequence.unsent}
+def classes_of(storage: Storage, claims: Iterable[Key]) -> dict[Key, str]:
+    """The classes of claims; empty for a claim that is gone."""
+    known = {key: storage.claims.get(key) for key in claims}
     return {key: claim.class_name if claim is not None else "" for key, claim in known.items()}
 
 

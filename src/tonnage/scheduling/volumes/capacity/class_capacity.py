@@ -79,10 +79,6 @@ class ClassCapacity:
         """A mask over `rows`: True where one object holds all claims of the group."""
         return np.not_equal(self.choices(policy, sizes, rows, own), NOTHING)
 
-    def fits_unheld(self, policy: CapacityPolicy, sizes: Sizes, rows: Rows) -> Mask:
-        """A mask over `rows`: True where the group would fit if nothing were held."""
-        return self.fits(policy.unheld, sizes, rows)
-
     def choices(
         self,
         policy: CapacityPolicy,
@@ -333,17 +329,14 @@ class JointCapacity(ClassCapacity):
             combinations = list(product(*(part.entries_at(row) for part in self._parts)))
             siblings = [each for each in combinations if len({_topology(entry) for entry in each}) == 1]
             for members in siblings or combinations:
-                wanted.setdefault(_uids(members), (members, []))[1].append(row)
+                uids = tuple(identity(entry.capacity) for entry in members)
+                wanted.setdefault(uids, (members, []))[1].append(row)
         return wanted
 
 
 def _topology(entry: CapacityEntry) -> Topology:
     topology = entry.capacity.node_topology
     return canonical(topology) if topology is not None else ()
-
-
-def _uids(members: Sequence[CapacityEntry]) -> tuple[str, ...]:
-    return tuple(identity(entry.capacity) for entry in members)
 
 
 def _joined(members: Sequence[CSIStorageCapacity]) -> JoinedCapacity:

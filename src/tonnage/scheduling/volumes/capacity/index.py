@@ -14,6 +14,7 @@ An object without `nodeTopology` reaches no node, one with an empty selector all
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 
 import numpy as np
 import numpy.typing as npt
@@ -37,7 +38,6 @@ from tonnage.scheduling.volumes.capacity.class_capacity import (
 )
 from tonnage.scheduling.volumes.capacity.groups import CapacityGroups
 from tonnage.scheduling.volumes.capacity.pools import (
-    common_policy,
     is_elsewhere,
     pool_policy_of,
     warn_of_rules,
@@ -103,10 +103,11 @@ class CapacityIndex:
         return joint_capacity
 
     def policy_of(self, class_names: Iterable[str]) -> PoolPolicy:
-        """The common pool policy of these classes and of all classes of their capacity groups."""
+        """The pool policy of these classes and all classes of their capacity groups; UNKNOWN if they differ."""
         classes, drivers = self._cluster.storage.classes, self._cluster.storage.drivers
         sharing = [classes.get(each) for name in class_names for each in self.groups.grouped_with(name)]
-        return common_policy(pool_policy_of(each, drivers.get(each.provisioner) if each else None) for each in sharing)
+        found = {pool_policy_of(each, drivers.get(each.provisioner) if each else None) for each in sharing}
+        return found.pop() if len(found) == 1 else PoolPolicy.UNKNOWN
 
     def objects_at(self, class_name: str, node_name: str) -> tuple[CSIStorageCapacity, ...]:
         """The objects of a class that reach a node, in order of their keys; empty if the node does not exist."""
@@ -260,8 +261,9 @@ class CapacityIndex:
         for anchor in (("", ""), *labels.items()):
             for entry in self._anchored[anchor]:
                 topology = entry.capacity.node_topology
-                if topology is not None and _matches(topology, labels):
-                    yield entry
+                with suppress(InvalidSelector):
+                    if topology is not None and topology.matches(labels):
+                        yield entry
 
 
 def _anchors(topology: LabelSelector | None) -> tuple[_Anchor, ...]:
@@ -274,10 +276,3 @@ def _anchors(topology: LabelSelector | None) -> tuple[_Anchor, ...]:
         if requirement.operator == "In" and requirement.values:
             return tuple((requirement.key, value) for value in dict.fromkeys(requirement.values))
     return (("", ""),)
-
-
-def _matches(topology: LabelSelector, labels: Mapping[str, str]) -> bool:
-    try:
-        return topology.matches(labels)
-    except InvalidSelector:
-        return False

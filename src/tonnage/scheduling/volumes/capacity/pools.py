@@ -106,26 +106,20 @@ def listed_pools(capacity: CSIStorageCapacity) -> tuple[int, ...]:
 
 def room_of(capacity: CSIStorageCapacity, legacy: LegacyPools, pools: tuple[int, ...] | None = None) -> Room:
     """What claims may take, judged together (KEP-5925). `pools`: instead of those that the object lists."""
-    room = _room_in_bytes(capacity, legacy, pools)
-    slots = free_volumes(capacity)
-    return room if slots is None or not room.is_known else room._replace(slots=slots)
-
-
-def _room_in_bytes(capacity: CSIStorageCapacity, legacy: LegacyPools, pools: tuple[int, ...] | None) -> Room:
-    pools = listed_pools(capacity) if pools is None else pools
+    pools, limit = listed_pools(capacity) if pools is None else pools, volume_limit(capacity)
+    told, free = free_volumes(capacity), capacity.capacity.value() if capacity.capacity is not None else UNBOUNDED
+    slots = UNBOUNDED if told is None else told
     if pools:
         # By the CSI specification nothing larger than the maximum can be made, however large a pool is.
         most = capacity.maximum_volume_size.value() if capacity.maximum_volume_size is not None else pools[0]
-        return Room(pools, most if most < pools[0] else UNBOUNDED)
-    limit = volume_limit(capacity)
+        return Room(pools, most if most < pools[0] else UNBOUNDED, slots=slots)
     if limit is None:
         return NO_ROOM
     if legacy is LegacyPools.STRICT:
-        return Room((limit,))
+        return Room((limit,), slots=slots)
     if legacy is LegacyPools.BOUNDED:
-        free = UNBOUNDED if capacity.capacity is None else capacity.capacity.value()
-        return Room((free,), limit if limit < free else UNBOUNDED)
-    return Room((UNBOUNDED,), limit, UNBOUNDED if capacity.capacity is None else capacity.capacity.value())
+        return Room((free,), limit if limit < free else UNBOUNDED, slots=slots)
+    return Room((UNBOUNDED,), limit, free, slots=slots)
 
 
 def room_without_gate(capacity: CSIStorageCapacity) -> Room:
@@ -259,17 +253,9 @@ def is_elsewhere(old: CSIStorageCapacity, new: CSIStorageCapacity) -> bool:
     )
 
 
-def said_policy(text: str) -> PoolPolicy | None:
-    """The policy that an annotation names; None if there is no such policy."""
-    try:
-        return PoolPolicy(text)
-    except ValueError:
-        return None
-
-
 def problem_with_policy(found: StorageClass | CSIDriver) -> str:
     """Why the pool-policy annotation is invalid; empty if it is valid or missing."""
-    if POOL_POLICY not in found.metadata.annotations or said_policy(found.pool_policy) is not None:
+    if POOL_POLICY not in found.metadata.annotations or found.pool_policy in list(PoolPolicy):
         return ""
     return f'{POOL_POLICY}="{found.pool_policy}" is not one of {", ".join(POOL_POLICIES)}'
 
@@ -278,14 +264,8 @@ def pool_policy_of(found: StorageClass | None, driver: CSIDriver | None) -> Pool
     """The pool policy of a class: its own annotation, else its driver's, else UNKNOWN. An invalid value is UNKNOWN."""
     for each in (found, driver):
         if each is not None and POOL_POLICY in each.metadata.annotations:
-            return said_policy(each.pool_policy) or PoolPolicy.UNKNOWN
+            return PoolPolicy(each.pool_policy) if each.pool_policy in list(PoolPolicy) else PoolPolicy.UNKNOWN
     return PoolPolicy.UNKNOWN
-
-
-def common_policy(policies: Iterable[PoolPolicy]) -> PoolPolicy:
-    """The policy that all classes of a group have; UNKNOWN if they differ."""
-    found = set(policies)
-    return found.pop() if len(found) == 1 else PoolPolicy.UNKNOWN
 
 
 def warn_of_rules(found: StorageClass | CSIDriver, warned: set[tuple[str, str]]) -> None:

@@ -15,7 +15,7 @@ computes the facts; `whatif/explain_report.py` shows them.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
@@ -369,7 +369,8 @@ def considered_objects(accounts: Mapping[str, object]) -> list[dict[str, Any]]:
     nodes: dict[tuple[Any, ...], dict[str, None]] = defaultdict(dict)
     for node, account in accounts.items():
         for claim in account.claims if isinstance(account, NodeAccount) else ():
-            for supply, reason in _looked_at(claim):
+            refused = [(each, each.miss.told if each.miss is not None else "") for each in claim.supply.refused]
+            for supply, reason in ((claim.supply, claim.misses_told), *refused):
                 key = supply.capacity.key if supply.capacity is not None else ""
                 pools = tuple(amount(pool) for pool in supply.room.shown_pools)
                 outcome = (claim.kind, key, claim.volume, pools, reason)
@@ -392,9 +393,3 @@ def considered_objects(accounts: Mapping[str, object]) -> list[dict[str, Any]]:
         }
         found.append({name: value for name, value in told.items() if value not in ("", [])})
     return found
-
-
-def _looked_at(claim: ClaimAccount) -> Iterator[tuple[Supply, str]]:
-    yield claim.supply, claim.misses_told
-    for supply in claim.supply.refused:
-        yield supply, supply.miss.told if supply.miss is not None else ""

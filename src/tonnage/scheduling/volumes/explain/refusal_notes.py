@@ -57,7 +57,7 @@ def reserved_room(fit: VolumeFit, demand: Demand, rows: npt.NDArray[np.intp]) ->
             continue
         left = rows[places]
         for objects, sizes in units:
-            left = left[objects.fits_unheld(fit.policy, sizes, left)]
+            left = left[objects.fits(fit.policy.unheld, sizes, left)]
         waiting += len(left)
         # At most `_MOST_OBJECTS` objects are searched for holders, so no more nodes are needed.
         for objects, sizes in units:

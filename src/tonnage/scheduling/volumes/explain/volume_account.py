@@ -23,7 +23,7 @@ from tonnage.scheduling.cluster.storage import id_of_claim
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING, class_names_in, identity, member_of, members_of
 from tonnage.scheduling.volumes.capacity.pools import Room
-from tonnage.scheduling.volumes.claim_sequences import claims_in_order
+from tonnage.scheduling.volumes.claim_sequences import claims_in_order, classes_of
 from tonnage.scheduling.volumes.demand import Demand, counted_bytes, size_to_make
 from tonnage.scheduling.volumes.explain.account_entries import (
     BOUND,
@@ -92,17 +92,15 @@ class VolumeAccount:
 
     def _with_sharers(self, account: ClaimAccount, row: int) -> ClaimAccount:
         """Add a miss if other pods use the claim on other nodes."""
-        for key, rows in self._demand.sharers:
-            if key == account.claim and row not in rows:
-                return replace(account, miss=elsewhere(self._where_sharers_are(key, rows)))
-        return account
-
-    def _where_sharers_are(self, key: Key, rows: frozenset[int]) -> str:
-        if rows:
-            return f"a pod that shares the claim is on {', '.join(sorted(self._cluster.name(row) for row in rows))}"
-        claim = self._storage.claims.get(key)
-        gone = self._attached.gone_nodes_with(claim.spec.volume_name) if claim is not None else []
-        return f"a pod that shares the claim has it attached on {', '.join(gone)}, which is gone"
+        rows = dict(self._demand.sharers).get(account.claim)
+        if rows is None or row in rows:
+            return account
+        told = f"a pod that shares the claim is on {', '.join(sorted(map(self._cluster.name, rows)))}"
+        if not rows:
+            claim = self._storage.claims.get(account.claim)
+            gone = self._attached.gone_nodes_with(claim.spec.volume_name) if claim is not None else []
+            told = f"a pod that shares the claim has it attached on {', '.join(gone)}, which is gone"
+        return replace(account, miss=elsewhere(told))
 
     # -- existing volumes ---------------------------------------------------------------------------------------------
 
@@ -200,7 +198,7 @@ class VolumeAccount:
             connected = self._fit.index.groups.ids.connected(members_of(capacity)[0])
             holds = tuple(hold for each in connected for hold in self._holds(each, own))
             judged = SharedAccount(
-                view, class_name, sizes, sized, self._classes_of(sized), holds, held, search, room.slots
+                view, class_name, sizes, sized, classes_of(self._storage, sized), holds, held, search, room.slots
             )
             found = judged.refusal(capacity) if is_refused else judged.supply(capacity)
             found = self._supplies[known] = replace(
@@ -257,10 +255,6 @@ class VolumeAccount:
     def _group(self, class_name: str) -> str:
         """The capacity group of a class or of joined classes; empty without the gate."""
         return self._fit.index.groups.name_of(class_names_in(class_name)[0]) if self._fit.is_joint else ""
-
-    def _classes_of(self, sized: dict[Key, int]) -> dict[Key, str]:
-        known = {key: self._storage.claims.get(key) for key in sized}
-        return {key: claim.class_name if claim is not None else "" for key, claim in known.items()}
 
     def _grade(self, room: Room, sizes: Sizes, promised: Sizes, pool_policy: PoolPolicy) -> str:
         """The grade of the fit, ignoring reservations; empty without the gate."""
