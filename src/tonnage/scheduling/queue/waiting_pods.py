@@ -182,6 +182,10 @@ class Needy(NamedTuple):
     preempts_with: int | None
 
 
+_UNKNOWN_NEED: Final = Needy({"": 0}, None)
+"""Of classes that every event may help."""
+
+
 MayHelp: TypeAlias = Callable[[QueuedPod], bool]
 """False if a pod is still refused on the rows of an event."""
 
@@ -210,46 +214,35 @@ class RefusedClasses:
     """The classes that one plugin of a profile refused."""
 
     def __init__(self) -> None:
-        self._all: dict[ClassKey, tuple[EquivalenceClass, Needy | None]] = {}
-        self._unsaid: dict[ClassKey, EquivalenceClass] = {}
-        self._by_priority: dict[int | None, dict[Hashable, dict[ClassKey, tuple[int, EquivalenceClass]]]] = {}
-        """By priority and resource: amount and class."""
+        self._all: dict[ClassKey, tuple[EquivalenceClass, Needy]] = {}
+        self._by_need: Shelf[Hashable, ClassKey, tuple[int, EquivalenceClass]] = Shelf()
+        self._by_priority: Shelf[int, ClassKey, EquivalenceClass] = Shelf()
 
     def put(self, found: EquivalenceClass, needy: Needy | None) -> None:
-        self._all[found.key] = (found, needy)
-        if needy is None:
-            self._unsaid[found.key] = found
-            return
-        by_what = self._by_priority.setdefault(needy.preempts_with, {})
+        needy = needy or _UNKNOWN_NEED
+        self._all[found.key] = found, needy
         for what, amount in needy.needs.items():
-            by_what.setdefault(what, {})[found.key] = (amount, found)
+            self._by_need.put(what, found.key, (amount, found))
+        if needy.preempts_with is not None:
+            self._by_priority.put(needy.preempts_with, found.key, found)
 
     def remove(self, key: ClassKey) -> None:
         _, needy = self._all.pop(key)
-        if needy is None:
-            del self._unsaid[key]
-            return
-        by_what = self._by_priority[needy.preempts_with]
         for what in needy.needs:
-            del by_what[what][key]
-            if not by_what[what]:
-                del by_what[what]
-        if not by_what:
-            del self._by_priority[needy.preempts_with]
+            self._by_need.take(what, key)
+        if needy.preempts_with is not None:
+            self._by_priority.take(needy.preempts_with, key)
 
     def everyone(self) -> Iterator[EquivalenceClass]:
         return (found for found, _ in self._all.values())
 
     def helped_by(self, offer: Offer) -> Iterator[EquivalenceClass]:
         """The classes that an event may be enough for; some of them more than once."""
-        yield from self._unsaid.values()
-        for priority, by_what in self._by_priority.items():
-            if priority is not None and priority > offer.preempting_above:
-                yield from (found for waiting in by_what.values() for _, found in waiting.values())
-                continue
-            for what, offered in offer.amounts.items():
-                waiting = by_what.get(what, {})
-                yield from [found for amount, found in waiting.values() if amount <= offered]
+        for what, offered in (*_UNKNOWN_NEED.needs.items(), *offer.amounts.items()):
+            yield from [found for amount, found in self._by_need.at(what).values() if amount <= offered]
+        for priority in self._by_priority:
+            if priority > offer.preempting_above:
+                yield from self._by_priority[priority]
 
     def __len__(self) -> int:
         return len(self._all)

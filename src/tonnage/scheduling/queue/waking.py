@@ -20,10 +20,8 @@ hints will be asked again.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Any, Final, TypeAlias
 
 from tonnage.clock import Clock
@@ -130,8 +128,6 @@ class Round:
     changed: Any
     waiting: dict[ClassKey, frozenset[str]] = field(default_factory=dict)
     """Classes that are not through, with the plugins that say the event helps them."""
-    turns: list[tuple[Any, int, ClassKey]] = field(default_factory=list)
-    """A heap of the waiting classes of which no pod is out, by the order of their first pods."""
     out: tuple[str, ClassKey] | None = None
     """The pod that was let out and not tried yet, and its class."""
     let_out_at: float = 0.0
@@ -155,7 +151,6 @@ class Waking:
         self._pool = queues.pool
         self._is_in_flight = is_in_flight
         self._rules = queues.pool.rules
-        self._tickets = count()
         self._rounds: dict[RoundKey, Round] = {}
         self._rounds_of: dict[str, set[RoundKey]] = {}
         """Rounds by the pod that is out."""
@@ -252,36 +247,36 @@ class Waking:
 
     def _join(self, found: Round, of_class: EquivalenceClass, plugins: frozenset[str]) -> None:
         """Let a class wait in a round for its turn, if it does not already."""
-        if (head := of_class.peek()) is not None:
-            known = found.waiting.get(of_class.key)
-            found.waiting[of_class.key] = plugins if known is None else known | plugins
-            if known is None:
-                self._queue_up(found, of_class.key, head)
+        if len(of_class):
+            found.waiting[of_class.key] = found.waiting.get(of_class.key, _NOBODY) | plugins
             self._due[found.key] = None
 
-    def _queue_up(self, found: Round, key: ClassKey, head: QueuedPod) -> None:
-        heapq.heappush(found.turns, (self._pool.order(head), next(self._tickets), key))
+    def _turns(self, found: Round) -> list[tuple[ClassKey, EquivalenceClass, QueuedPod]]:
+        """The waiting classes with their first pods, in the queue's order; classes without pods stop waiting."""
+        classes = [(key, of_class) for key in found.waiting if (of_class := self._pool.class_at(key)) is not None]
+        turns = [(key, of_class, head) for key, of_class in classes if (head := of_class.peek()) is not None]
+        found.waiting = {key: found.waiting[key] for key, _, _ in turns}
+        return sorted(turns, key=lambda turn: self._pool.order(turn[2]))
 
     def let_out(self) -> None:
         """Move the pods out of the pool whose turn it is. Pods that the event cannot help are left alone."""
-        now_s = self._clock.monotonic()
         while self._due:
             key = next(iter(self._due))
             del self._due[key]
             found = self._rounds.get(key)
-            while found is not None and found.out is None and found.turns:
-                turn = heapq.heappop(found.turns)[2]
-                of_class = self._pool.class_at(turn) if turn in found.waiting else None
-                head = of_class.peek() if of_class is not None else None
-                if of_class is None or head is None or not self._may_help(found, head, found.waiting[turn]):
-                    found.waiting.pop(turn, None)
+            if found is None:
+                continue
+            for turn, of_class, head in self._turns(found) if found.out is None else ():
+                if not self._may_help(found, head, found.waiting[turn]):
+                    del found.waiting[turn]
                     continue
                 if len(of_class) == 1:
                     del found.waiting[turn]  # pods that join the class from now on were tried after the event
-                found.out, found.let_out_at = (head.uid, turn), now_s
+                found.out, found.let_out_at = (head.uid, turn), self._clock.monotonic()
                 self._rounds_of.setdefault(head.uid, set()).add(key)
                 self.move([head], found.event)
-            if found is not None and not found.waiting and self._rounds.get(key) is found:
+                break
+            if not found.waiting and self._rounds.get(key) is found:
                 self._forget_out(found)
                 del self._rounds[key]
 
@@ -350,14 +345,7 @@ class Waking:
         self._due[found.key] = None
         if found.out is None:
             return
-        key = found.out[1]
         self._forget_out(found)
-        of_class = self._pool.class_at(key)
-        head = of_class.peek() if of_class is not None else None
-        if head is None:
-            found.waiting.pop(key, None)
-        elif key in found.waiting:
-            self._queue_up(found, key, head)
 
     def _forget_out(self, found: Round) -> None:
         if found.out is not None:
