@@ -1,11 +1,8 @@
 """Counts nominated pods on all of their nodes at once, and names those that hold the missing room (`Holder`).
 
-A row is judged as if the pods nominated to it were there. Most pods only take resources from others; if that is true
-for all pods of a row, NodeResourcesFit does the arithmetic (`SumsFilter`):
-
-    left[r] = allocatable[r] - requested[r] - nominated[r]          refused if it is less than the pod's request
-
-Other rows are judged one by one (`Decider._judge_with_nominated`), with the same result.
+A row is judged as if the pods nominated to it were there. Most pods only take resources from others; where that is true
+for all pods of a row, their requests are added to the row's, and NodeResourcesFit (`SumsFilter`) is asked once about
+all such rows. Other rows are judged one by one (`Decider._judge_with_nominated`), with the same result.
 """
 
 from __future__ import annotations
@@ -20,13 +17,13 @@ import numpy as np
 
 from tonnage.clock import rfc3339
 from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.cluster.columns import LARGE, Ints, Rows
-from tonnage.scheduling.cluster.pod_info import CPU, MEMORY, PODS, PodInfo
+from tonnage.scheduling.cluster.columns import LARGE
+from tonnage.scheduling.cluster.pod_info import CPU, MEMORY, PodInfo
 from tonnage.scheduling.decision.answers import NARROWED, NOBODY, Diagnosis
 from tonnage.scheduling.framework import Cycle, FilterPlugin, Judgement
 
-_NATIVE = ((CPU, 0), (MEMORY, 1))
-"""Resources that every node always has, with their columns in `Cluster.allocatable`."""
+_CPU, _MEMORY, _PODS = 0, 1, 3
+"""Rows of `Cluster.allocatable`: every node has these resources."""
 
 
 class SumsAsked(NamedTuple):
@@ -50,10 +47,6 @@ class SumsFilter(FilterPlugin):
     def sums(self, pod: PodInfo) -> SumsAsked:
         """The requests of the pod."""
 
-    @abstractmethod
-    def filter_beside(self, cycle: Cycle, rows: Rows, taken: Mapping[str, Ints]) -> Judgement | None:
-        """Judge rows from which `taken` is subtracted, by resource."""
-
 
 def judge_by_sums(
     filters: Sequence[FilterPlugin],
@@ -66,55 +59,33 @@ def judge_by_sums(
     cluster = cycle.cluster
     if not held or fit is None or cluster.counts_large or looks_across_rows(filters, cycle):
         return held
-    position = filters.index(fit)
-    sums = fit.sums(cycle.pod)
-    node_of, allocatable = cluster.node_of, cluster.allocatable
-    added = [(row, pod) for row, pods in held.items() for pod in pods if node_of(pod.uid) is None]
-    rows = np.array([row for row, _ in added], dtype=np.intp)
-    asked = [pod.requests for _, pod in added]
-    if any(amount >= LARGE for each in asked for amount in each.values()):
+    coming = {row: not_yet_counted(cluster, row, pods) for row, pods in held.items()}
+    left = {row for row, pods in coming.items() if not all(takes_only_resources(cycle.pod, pod) for pod in pods)}
+    rows = np.array([row for row, pods in coming.items() if pods and row not in left], dtype=np.intp)
+    added = [(row, pod.requests) for row in rows.tolist() for pod in coming[row]]
+    names = ((name, cluster.resources.find(name)) for name in cycle.pod.requests)
+    amounts = {
+        number: np.array([asked.get(name, 0) for _, asked in added]) for name, number in names if number is not None
+    }
+    if any((each >= LARGE).any() for each in amounts.values()):
         return held
-    amounts = {name: np.array([each.get(name, 0) for each in asked], dtype=np.int64) for name in (CPU, MEMORY)}
-    may_come = np.ones(len(rows), dtype=np.bool_)  # like `not_yet_counted`
-    for name, number in _NATIVE:
-        may_come &= amounts[name] <= allocatable[number, rows]
-    coming = [each for each, comes in zip(added, may_come.tolist(), strict=True) if comes]
-    left = {row for row, pod in coming if not takes_only_resources(cycle.pod, pod)}
-    if left:
-        may_come &= ~np.isin(rows, list(left))
-    distinct, place = np.unique(rows[may_come], return_inverse=True)
-    taken: dict[str, Ints] = {}
-    for name, _ in sums.amounts:
-        of_pods = amounts.get(name)
-        if of_pods is None:
-            of_pods = np.array([1 if name == PODS else each.get(name, 0) for each in asked], dtype=np.int64)
-        taken[name] = np.zeros(len(distinct), dtype=np.int64)
-        np.add.at(taken[name], place, of_pods[may_come])
-    judgement = fit.filter_beside(cycle, distinct, taken)
+    before, places = cluster.requested[:, rows], [row for row, _ in added]
+    for number, each in {**amounts, _PODS: 1}.items():
+        np.add.at(cluster.requested[number], places, each)
+    try:
+        judgement = fit.filter(cycle, rows)
+    finally:
+        cluster.requested[:, rows] = before
     if judgement is not None:
-        _hold_against(diagnosis, position, judgement, distinct, held)
+        # A filter before this one refuses with the same reasons; one after it no longer counts.
+        position, first = filters.index(fit), diagnosis.first[rows]
+        refused = (judgement.bits != 0) & (first >= position) & (first != NARROWED)
+        diagnosis.held_by |= {row: tuple(coming[row]) for row in rows[refused & (first == NOBODY)].tolist()}
+        diagnosis.clear(rows[refused])
+        final = judgement.unresolvable
+        final = final if isinstance(final, bool) else final[refused]
+        diagnosis.add(position, Judgement(judgement.bits[refused], judgement.reasons, final), rows[refused])
     return {row: held[row] for row in left}
-
-
-def _hold_against(
-    diagnosis: Diagnosis,
-    position: int,
-    judgement: Judgement,
-    rows: np.ndarray[tuple[int], np.dtype[np.intp]],
-    held: Mapping[int, Sequence[PodInfo]],
-) -> None:
-    """Replace the refusals of rows by those with nominated pods."""
-    first = diagnosis.first[rows]
-    # A filter before this one refuses with the same reasons; one after it no longer counts.
-    refused = (judgement.bits != 0) & (first >= position) & (first != NARROWED)
-    if not refused.any():
-        return
-    for row in rows[refused & (first == NOBODY)].tolist():
-        diagnosis.held_by[row] = tuple(not_yet_counted(diagnosis.cluster, row, held[row]))
-    diagnosis.clear(rows[refused])
-    final = judgement.unresolvable
-    told = Judgement(judgement.bits[refused], judgement.reasons, final if isinstance(final, bool) else final[refused])
-    diagnosis.add(position, told, rows[refused])
 
 
 def looks_across_rows(filters: Iterable[FilterPlugin], cycle: Cycle) -> bool:
@@ -135,11 +106,13 @@ def takes_only_resources(pod: PodInfo, other: PodInfo) -> bool:
 
 def not_yet_counted(cluster: Cluster, row: int, expected: Iterable[PodInfo]) -> list[PodInfo]:
     """The nominated pods of a row that are not counted anywhere yet, without those that are too large for the node."""
+    has_cpu, has_memory = cluster.allocatable.item(_CPU, row), cluster.allocatable.item(_MEMORY, row)
     return [
         pod
         for pod in expected
         if cluster.node_of(pod.uid) is None
-        and all(pod.requests.get(name, 0) <= cluster.allocatable.item(number, row) for name, number in _NATIVE)
+        and pod.requests.get(CPU, 0) <= has_cpu
+        and pod.requests.get(MEMORY, 0) <= has_memory
     ]
 
 

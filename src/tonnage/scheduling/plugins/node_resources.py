@@ -176,11 +176,6 @@ class NodeResourcesFit(SumsFilter, framework.ScorePlugin):
     def filter(self, cycle: framework.Cycle, rows: Rows) -> framework.Judgement | None:
         if (row := only_row(rows)) >= 0 and _has_room(cycle.cluster, self.asked(cycle.pod), row):
             return None  # preemption asks about single rows, thousands of times
-        return self.filter_beside(cycle, rows, {})
-
-    def filter_beside(
-        self, cycle: framework.Cycle, rows: Rows, taken: Mapping[str, Ints]
-    ) -> framework.Judgement | None:
         cluster, asked = cycle.cluster, self.asked(cycle.pod)
         bits: Ints = np.zeros(row_count(rows), dtype=np.int64)
         hopeless: Mask = np.zeros(row_count(rows), dtype=np.bool_)
@@ -191,8 +186,7 @@ class NodeResourcesFit(SumsFilter, framework.ScorePlugin):
                 hopeless[:] = True
                 continue
             has = cluster.allocatable[number, rows]
-            left = has - cluster.requested[number, rows]
-            is_short = (left - taken[name] if name in taken else left) < amount
+            is_short = has - cluster.requested[number, rows] < amount
             if is_short.any():
                 bits |= is_short.astype(np.int64) << min(place, MAX_REASONS - 1)
                 hopeless |= (has < amount) & (name != PODS)
