@@ -8,10 +8,11 @@ all such rows. Other rows are judged one by one (`Decider._judge_with_nominated`
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 import numpy as np
 
@@ -26,13 +27,6 @@ _CPU, _MEMORY, _PODS = 0, 1, 3
 """Rows of `Cluster.allocatable`: every node has these resources."""
 
 
-class SumsAsked(NamedTuple):
-    """A pod's requests by resource, and the reason for each shortage; the last reason is for all other resources."""
-
-    amounts: Sequence[tuple[str, int]]
-    reasons: tuple[str, ...]
-
-
 class PortsFilter(FilterPlugin):
     """NodePorts: a row passes if and only if none of its pods has a host port that this pod wants."""
 
@@ -44,8 +38,8 @@ class SumsFilter(FilterPlugin):
     its other filters are Tonnage's own."""
 
     @abstractmethod
-    def sums(self, pod: PodInfo) -> SumsAsked:
-        """The requests of the pod."""
+    def sums(self, pod: PodInfo) -> Sequence[tuple[str, int, str]]:
+        """The requests of the pod: resource, amount, and the reason for a shortage."""
 
 
 def judge_by_sums(
@@ -70,7 +64,8 @@ def judge_by_sums(
     if any((each >= LARGE).any() for each in amounts.values()):
         return held
     before, places = cluster.requested[:, rows], [row for row, _ in added]
-    for number, each in {**amounts, _PODS: 1}.items():
+    np.add.at(cluster.requested[_PODS], places, 1)
+    for number, each in amounts.items():
         np.add.at(cluster.requested[number], places, each)
     try:
         judgement = fit.filter(cycle, rows)
@@ -114,6 +109,18 @@ def not_yet_counted(cluster: Cluster, row: int, expected: Iterable[PodInfo]) -> 
         and pod.requests.get(CPU, 0) <= has_cpu
         and pod.requests.get(MEMORY, 0) <= has_memory
     ]
+
+
+@contextmanager
+def visiting(cluster: Cluster, pods: Sequence[PodInfo], row: int) -> Iterator[None]:
+    """Add pods to a row inside the block; they are removed afterwards."""
+    try:
+        for pod in pods:
+            cluster.put_pod(pod, cluster.name(row))
+        yield
+    finally:
+        for pod in pods:
+            cluster.remove_pod(pod.uid)
 
 
 # -- for people --------------------------------------------------------------------------------------------------------

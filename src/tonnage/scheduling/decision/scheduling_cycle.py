@@ -26,7 +26,7 @@ from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, row_numbers
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.answers import NARROWED, NOBODY, UNFIT, AnswerCache, Diagnosis, RowAnswers
-from tonnage.scheduling.decision.nominated_room import PortsFilter, SumsFilter, judge_by_sums, not_yet_counted
+from tonnage.scheduling.decision.nominated_room import PortsFilter, SumsFilter, judge_by_sums, not_yet_counted, visiting
 from tonnage.scheduling.framework import (
     Code,
     Cycle,
@@ -264,21 +264,19 @@ class Decider:
         return None
 
     def _refusal_with_nominated(self, cycle: Cycle, row: int, held: Sequence[PodInfo]) -> tuple[int, Judgement] | None:
-        """Judge a row as if the pods nominated to it were there: they are added for the question and removed again."""
-        cluster = cycle.cluster
-        added = not_yet_counted(cluster, row, held)
-        if not added:
-            return None
-        try:
-            for pod in added:
-                cluster.put_pod(pod, cluster.name(row))
-            inner = self.new_cycle(cluster, cycle.pod, added)
-            if isinstance(inner, Status):
-                return None  # the pod-level answer is known and does not depend on other pods
-            return self.first_refusal(inner, row)
-        finally:
-            for pod in added:
-                cluster.remove_pod(pod.uid)
+        """Judge a row as if the pods nominated to it were there."""
+        added = not_yet_counted(cycle.cluster, row, held)
+        refusal = self.refusal_beside(cycle, row, added) if added else None
+        # The pod-level answer is known and does not depend on other pods.
+        return None if isinstance(refusal, Status) else refusal
+
+    def refusal_beside(
+        self, cycle: Cycle, row: int, guests: Sequence[PodInfo] = ()
+    ) -> Status | tuple[int, Judgement] | None:
+        """PreFilter's refusal or the first of a filter, if these pods were on the row; None if the row passes."""
+        with visiting(cycle.cluster, guests, row):
+            inner = self.new_cycle(cycle.cluster, cycle.pod, guests)
+            return inner if isinstance(inner, Status) else self.first_refusal(inner, row)
 
     def _judge_with_nominated(self, cycle: Cycle, diagnosis: Diagnosis, row: int, held: Sequence[PodInfo]) -> None:
         """Judge a row with its nominated pods first: its refusal then is the one that counts."""

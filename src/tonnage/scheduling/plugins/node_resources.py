@@ -32,7 +32,7 @@ from tonnage.scheduling.cluster.columns import (
 )
 from tonnage.scheduling.cluster.pod_info import CPU, MEMORY, NATIVE, PODS, PodInfo, amounts, is_extended, requests_of
 from tonnage.scheduling.configuration.plugin_args_rules import Shape, along
-from tonnage.scheduling.decision.nominated_room import PortsFilter, SumsAsked, SumsFilter
+from tonnage.scheduling.decision.nominated_room import PortsFilter, SumsFilter
 from tonnage.scheduling.events import NODE_ADD, QUEUE, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.events import SKIP as NO_HELP
 from tonnage.scheduling.plugins.pod_and_node import reach_of_row
@@ -195,9 +195,10 @@ class NodeResourcesFit(SumsFilter, framework.ScorePlugin):
     def passes_with_fewer_pods(self, cycle: framework.Cycle) -> bool:
         return True
 
-    def sums(self, pod: PodInfo) -> SumsAsked:
+    def sums(self, pod: PodInfo) -> Sequence[tuple[str, int, str]]:
         asked = self.asked(pod)
-        return SumsAsked(asked, reasons_for(asked))
+        reasons = reasons_for(asked)
+        return [(name, amount, reasons[min(place, len(reasons) - 1)]) for place, (name, amount) in enumerate(asked)]
 
     def asked(self, pod: PodInfo) -> list[tuple[str, int]]:
         """One pod, and the pod's requests that this plugin checks."""

@@ -126,7 +126,7 @@ class DefaultPreemption(framework.PostFilterPlugin, framework.PreEnqueuePlugin):
     ) -> tuple[victims.CandidatesBySums | None, RowNumbers]:
         """The candidates among the rows that sums decide, and the other rows."""
         fit = self.decider.pipeline.sums
-        if fit is None or diagnosis.refusal is not None:
+        if fit is None or diagnosis.refusal is not None or cycle.cluster.counts_large:
             return None, rows
         is_summed = self._is_summed(cycle, diagnosis, rows, fit)
         if not is_summed.any():

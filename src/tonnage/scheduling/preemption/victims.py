@@ -38,7 +38,7 @@ from tonnage.objects.meta import Key
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ids, Ints, Mask
 from tonnage.scheduling.cluster.pod_info import PODS, PodInfo
-from tonnage.scheduling.decision.nominated_room import SumsAsked, not_yet_counted
+from tonnage.scheduling.decision.nominated_room import not_yet_counted, visiting
 from tonnage.scheduling.decision.scheduling_cycle import Decider
 from tonnage.scheduling.framework import Cycle, FilterPlugin, Status
 from tonnage.scheduling.preemption.ranked_residents import DisruptionBudgets, RankedResidents, RowNumbers, started_at
@@ -107,13 +107,8 @@ def fits_without(decider: Decider, cycle: Cycle, row: int, gone: Sequence[PodInf
 
 def reasons_against(decider: Decider, cycle: Cycle, row: int) -> Reasons:
     """Why the pod does not fit a row now, with the pods nominated there and then without them; empty if it fits."""
-    cluster = cycle.cluster
     expected = _still_to_come(cycle, row)
-    if expected:
-        with visiting(cluster, expected, row):
-            if refused := _refusal(decider, cycle, row, expected):
-                return refused
-    return _refusal(decider, cycle, row)
+    return (_refusal(decider, cycle, row, expected) if expected else ()) or _refusal(decider, cycle, row)
 
 
 def passes_with_fewer_pods_but_for(decider: Decider, cycle: Cycle, row: int, fit: FilterPlugin) -> bool:
@@ -142,12 +137,11 @@ def _still_to_come(cycle: Cycle, row: int) -> list[PodInfo]:
 
 
 def _refusal(decider: Decider, cycle: Cycle, row: int, guests: Sequence[PodInfo] = ()) -> Reasons:
-    inner = decider.new_cycle(cycle.cluster, cycle.pod, guests)
-    if isinstance(inner, Status):
-        return inner.reasons or (f"pod was refused by plugin {inner.plugin}",)
-    refusal = decider.first_refusal(inner, row)
+    refusal = decider.refusal_beside(cycle, row, guests)
     if refusal is None:
         return ()
+    if isinstance(refusal, Status):
+        return refusal.reasons or (f"pod was refused by plugin {refusal.plugin}",)
     judgement = refusal[1]
     bits = int(judgement.bits[0])
     return tuple(reason for place, reason in enumerate(judgement.reasons) if bits >> place & 1)
@@ -172,63 +166,29 @@ def away(cluster: Cluster, pods: Sequence[PodInfo], row: int) -> Iterator[None]:
         cluster.residents[row] = {uid: there[uid] for uid in order}  # restore the order of the residents
 
 
-@contextmanager
-def visiting(cluster: Cluster, pods: Sequence[PodInfo], row: int) -> Iterator[None]:
-    """Add pods to a row inside the block; they are removed afterwards."""
-    try:
-        for pod in pods:
-            cluster.put_pod(pod, cluster.name(row))
-        yield
-    finally:
-        for pod in pods:
-            cluster.remove_pod(pod.uid)
-
-
-Places = npt.NDArray[np.intp]
-
-
 def violating(cluster: Cluster, pods: Ids, going: Mask) -> Mask:
-    """`DisruptionBudgets.violated_by` with arrays: a mask of the `going` pods, by slot and place. The pods of a row use
-    budgets up in order of their slots; rows are independent."""
+    """`DisruptionBudgets.violated_by` for many rows: a mask of the `going` pods, by slot and place. The pods of a row
+    use budgets up in order of their slots; rows are independent."""
     ranked, budgets = cluster.index(RankedResidents), cluster.index(DisruptionBudgets)
     found, kinds = np.zeros_like(going), ranked.kinds[pods]
-    numbers: list[int] = []  # of the budgets that mean the first kind, and the next, …
-    keys: dict[Key, int] = {}
-    starts, counts = np.zeros((2, len(ranked.known_kinds)), dtype=np.intp)
-    for kind in np.flatnonzero(np.bincount(kinds[going])).tolist():
-        meaning = budgets.meaning(ranked.known_kinds.things[kind])
-        starts[kind], counts[kind] = len(numbers), len(meaning)
-        numbers += [keys.setdefault(key, len(keys)) for key in meaning]
+    known = (
+        (kind, budgets.meaning(ranked.known_kinds.things[kind]))
+        for kind in np.bincount(kinds[going]).nonzero()[0].tolist()
+    )
+    meant = {kind: [(key, budgets[key].status) for key in keys] for kind, keys in known if keys}
     # By place first, so that the pods of a row come in their order.
-    places, slots = np.nonzero((going & (counts[kinds] > 0)).T)
-    if not len(places):
-        return found
-    kind_of_pod = kinds[slots, places]
-    of_pod = np.repeat(np.arange(len(places)), counts[kind_of_pod])
-    nth = np.arange(len(of_pod)) - np.repeat(np.cumsum(counts[kind_of_pod]) - counts[kind_of_pod], counts[kind_of_pod])
-    budget = np.array(numbers)[starts[kind_of_pod][of_pod] + nth]
-    counted = np.ones(len(budget), dtype=np.bool_)
-    for key, number in keys.items():
-        disrupted = budgets[key].status.disrupted_pods  # the budget already counts them
-        for pair in np.flatnonzero(budget == number).tolist() if disrupted else ():
-            pod = ranked.pods[pods.item(slots[of_pod[pair]], places[of_pod[pair]])]
-            counted[pair] = pod is None or pod.pod.name not in disrupted
-    of_pod, budget = of_pod[counted], budget[counted]
-    rank = _rank(places[of_pod] * len(keys) + budget)
-    allowed = np.array([budgets[key].status.disruptions_allowed for key in keys])
-    violated = of_pod[rank >= np.maximum(allowed, 0)[budget]]
-    found[slots[violated], places[violated]] = True
-    return found
-
-
-def _rank(groups: Places) -> Places:
-    """For each entry, how many earlier entries are of its group."""
-    order = np.argsort(groups, kind="stable")
-    ordered = groups[order]
-    is_first = np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]
-    starts = np.flatnonzero(is_first)
-    found = np.empty(len(groups), dtype=np.intp)
-    found[order] = np.arange(len(ordered)) - starts[np.cumsum(is_first) - 1]
+    is_meant = np.zeros(len(ranked.known_kinds), dtype=np.bool_)
+    is_meant[list(meant)] = True
+    places, slots = np.nonzero((going & is_meant[kinds]).T)
+    left: dict[tuple[int, Key], int] = {}
+    of_pods = zip(kinds[slots, places].tolist(), pods[slots, places].tolist(), strict=True)
+    for slot, place, (kind, number) in zip(slots.tolist(), places.tolist(), of_pods, strict=True):
+        for key, status in meant[kind]:
+            pod = ranked.pods[number] if status.disrupted_pods else None
+            if pod is None or pod.pod.name not in status.disrupted_pods:  # the budget already counts them
+                left[place, key] = left.get((place, key), status.disruptions_allowed) - 1
+                if left[place, key] < 0:
+                    found[slot, place] = True
     return found
 
 
@@ -239,7 +199,7 @@ class CandidatesBySums:
         self,
         cluster: Cluster,
         pod: PodInfo,
-        sums: SumsAsked,
+        sums: Sequence[tuple[str, int, str]],
         rows: RowNumbers,
         expected: Mapping[int, Sequence[PodInfo]],
         *,
@@ -261,12 +221,11 @@ class CandidatesBySums:
             self._refuse(port_reason, is_taken)
             rows, pods, is_lesser = rows[~is_taken], pods[:, ~is_taken], is_lesser[:, ~is_taken]
             ports = in_conflict[:, ~is_taken].astype(np.int64)
-        rooms, amounts = self._with_all_gone(sums.amounts, rows, pods, is_lesser, expected)
+        rooms, amounts = self._with_all_gone(sums, rows, pods, is_lesser, expected)
         fits = np.ones(len(rows), dtype=np.bool_)
-        reasons = sums.reasons
-        for place, room in enumerate(rooms):
+        for (_, _, reason), room in zip(sums, rooms, strict=True):
             is_short = room < 0
-            self._refuse(reasons[min(place, len(reasons) - 1)], is_short)
+            self._refuse(reason, is_short)
             fits &= ~is_short
         if ports is not None:  # of which there is none left
             rooms, amounts = [*rooms, np.zeros(len(rows), dtype=np.int64)], [*amounts, ports]
@@ -312,7 +271,7 @@ class CandidatesBySums:
 
     def _with_all_gone(
         self,
-        asked: Sequence[tuple[str, int]],
+        asked: Sequence[tuple[str, int, str]],
         rows: RowNumbers,
         pods: Ids,
         is_lesser: Mask,
@@ -321,27 +280,15 @@ class CandidatesBySums:
         """By resource: the room of each row without pods of lower priority, and the amounts of these pods."""
         cluster, rooms, amounts = self._cluster, [], []
         visited = [(place, expected[row]) for place, row in enumerate(rows.tolist()) if row in expected]
-        for resource, amount in asked:
+        for resource, amount, _ in asked:
             number = cluster.resource_id(resource)
-            room, held = cluster.allocatable[number, rows], cluster.requested[number, rows]
-            if cluster.counts_large:  # plain integers: sums may exceed 64 bits
-                room, held = room.astype(object), self._exactly_held(resource, rows)
-            room = room - held - amount
+            room = cluster.allocatable[number, rows] - cluster.requested[number, rows] - amount
             for place, nominated in visited:
                 room[place] -= sum(1 if resource == PODS else pod.requests.get(resource, 0) for pod in nominated)
             taken = self._ranked.amounts(resource)[pods] * is_lesser
-            if cluster.counts_large:
-                taken = taken.astype(object)
             rooms.append(room + taken.sum(axis=0))
             amounts.append(taken)
         return rooms, amounts
-
-    def _exactly_held(self, resource: str, rows: RowNumbers) -> Ints:
-        """The requests of the pods of each row, as plain integers."""
-        residents = [self._cluster.residents[row].values() for row in rows.tolist()]
-        if resource == PODS:
-            return np.array([len(resident) for resident in residents], dtype=object)
-        return np.array([sum(pod.requests.get(resource, 0) for pod in each) for each in residents], dtype=object)
 
     def _brought_back(self, rooms: list[Ints], amounts: list[Ints], is_lesser: Mask) -> tuple[Mask, Mask]:
         """(pods that do not come back, pods that violate a budget), both by slot and place in `rows`."""
