@@ -232,9 +232,10 @@ def _condition_statuses(node: Node) -> dict[str, str]:
 def pod_events(old: Pod, new: Pod) -> tuple[ClusterEvent, ...]:
     """The changed parts of a pod; `UPDATE` if none that is distinguished. Mirrors PodSchedulingPropertiesChange."""
     resource = EventResource.ASSIGNED_POD if new.spec.node_name else EventResource.UNSCHEDULED_POD
+    before, after = requests_of(old), requests_of(new)
     changed = {
         ActionType.UPDATE_POD_LABEL: old.metadata.labels != new.metadata.labels,
-        ActionType.UPDATE_POD_SCALE_DOWN: _is_scaled_down(old, new),
+        ActionType.UPDATE_POD_SCALE_DOWN: any(asked > after.get(name, -1) for name, asked in before.items()),
         ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED: bool(
             old.spec.scheduling_gates and not new.spec.scheduling_gates
         ),
@@ -243,12 +244,6 @@ def pod_events(old: Pod, new: Pod) -> tuple[ClusterEvent, ...]:
     }
     found = tuple(ClusterEvent(resource, action) for action, is_changed in changed.items() if is_changed)
     return found or (ClusterEvent(resource, ActionType.UPDATE),)
-
-
-def _is_scaled_down(old: Pod, new: Pod) -> bool:
-    """True if the pod requests less of any resource than before."""
-    before, after = requests_of(old), requests_of(new)
-    return any(name not in after or after[name] < asked for name, asked in before.items())
 
 
 def _is_live(pod: Object | None) -> bool:

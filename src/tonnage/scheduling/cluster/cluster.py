@@ -16,7 +16,7 @@ Selectors are answered for all rows at once, from the label columns; `objects/re
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -61,14 +61,15 @@ _NO_LABELS: Mapping[str, str] = {}
 V = TypeVar("V")
 
 
-class Observer(Protocol):
+class Observer:
     """Keeps counts by pod. Called after the cluster's own columns have changed."""
 
     def resident_added(self, info: PodInfo, row: int) -> None: ...
 
     def resident_removed(self, info: PodInfo, row: int) -> None: ...
 
-    def grown(self, capacity: int) -> None: ...
+    def grown(self, capacity: int) -> None:
+        """The columns of the cluster have this length now."""
 
 
 class Cluster:

@@ -359,8 +359,12 @@ def _plain(value: Any) -> Any:
     """Records as maps with every field that is set; durations in Go's form."""
     if isinstance(value, Record):
         fields = msgspec.structs.fields(value)
-        found = {field.encode_name: _of_type(field.type, getattr(value, field.name)) for field in fields}
-        return {name: each for name, each in found.items() if each is not None}
+        found = ((field, getattr(value, field.name)) for field in fields)
+        return {
+            field.encode_name: format_duration(each) if "duration" in repr(field.type) else _plain(each)
+            for field, each in found
+            if each is not None
+        }
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, list | tuple):
@@ -368,8 +372,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(name): _plain(each) for name, each in value.items()}
     return value
-
-
-def _of_type(type_: Any, value: Any) -> Any:
-    is_duration = "duration" in str(getattr(type_, "__metadata__", "")) or "'duration'" in repr(type_)
-    return format_duration(value) if is_duration and isinstance(value, int | float) else _plain(value)

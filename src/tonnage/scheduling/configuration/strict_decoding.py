@@ -90,7 +90,8 @@ def read(cls: type[R], value: Any, path: str, problems: Problems) -> R:
             problems.append(_unknown(cls, name, value[name], _join(path, name), list(fields)))
     found: dict[str, Any] = {}
     for name, field in fields.items():
-        if value.get(name) is not None or (name in value and _refuses_null(field.type)):
+        # A duration must not be null: upstream's decoder reads null as empty text, which is no duration.
+        if value.get(name) is not None or (name in value and field.type is Seconds):
             found[field.name] = _read_as(field.type, value[name], _join(path, name), problems)
         elif field.required:
             found[field.name] = _empty(field.type)
@@ -169,11 +170,6 @@ def _plain(type_: Any) -> tuple[Any, str]:
     if get_origin(type_) is Annotated:
         return get_args(type_)[0], str(get_args(type_)[1])
     return type_, ""
-
-
-def _refuses_null(type_: Any) -> bool:
-    """A duration must not be null: upstream's decoder reads null as empty text, which is no duration."""
-    return get_origin(type_) is Annotated and _plain(type_)[1] == "duration"
 
 
 def _empty(type_: Any) -> Any:

@@ -314,7 +314,7 @@ class RowAnswers:
         self.scored_nodes_at = -1
         """The last change of a node that the scores know."""
         self.raw: dict[str, Ints] = {}
-        """Scores before normalising, by plugin; a plugin that gave every row 0 is left out."""
+        """Scores before normalising, valid where the row passes, by plugin; a plugin may have given every row 0."""
         self.totals = Totals(0)
         """The weighted sum of all scores that need no normalising; `UNFIT` where the row does not pass."""
 
@@ -330,16 +330,6 @@ class RowAnswers:
         if self.feasible is None:
             self.feasible = self.passes[:size].nonzero()[0]
         return self.feasible
-
-    def forget_scores(self) -> None:
-        """Until all plugins have answered: one that raises is asked again."""
-        self.scored_by, self.raw = None, {}
-        self.totals = Totals(len(self.passes))
-
-    def raw_scores(self, plugin: str) -> Ints | None:
-        """A plugin's scores before normalising, valid where the row passes; None if every row got 0."""
-        found = self.raw.get(plugin)
-        return found if found is not None and found.any() else None
 
     def refusal_for(self, cluster: Cluster, plugins: tuple[str, ...]) -> Diagnosis:
         """Why no row passes, for a pod that no other plugin refuses. Equal pods share it (`Diagnosis.shared`) until a
@@ -390,7 +380,11 @@ class AnswerCache:
         skipped = cycle.skip_score | cycle.unshared
         scored_by = tuple([score for score in self._scores if score[0].name not in skipped])
         if answer.scored_by != scored_by:
-            answer.forget_scores()
+            answer.scored_by, answer.raw, answer.totals = (
+                None,
+                {},
+                Totals(len(answer.passes)),
+            )  # until all have answered
             rows: Rows = cluster.all_rows
             if answer.count < cluster.size // 2:
                 rows = answer.feasible_rows(cluster.size)

@@ -161,7 +161,9 @@ class Decider:
             cycle.feasible = answer.feasible_rows(cluster.size)
         if not found:
             diagnosis = diagnosis or answer.refusal_for(cluster, self._names)
-            return Decision(cycle, diagnosis=self._noted(cycle, diagnosis))
+            if self._noting and diagnosis.note_of is None:
+                diagnosis.note_of = partial(self._note, cycle)
+            return Decision(cycle, diagnosis=diagnosis)
         left_out = _left_out(cycle, cycle.passing, last, found) if last else ()
         preferred = found - len(left_out)
         if preferred == 1:
@@ -171,12 +173,6 @@ class Decider:
         else:
             row = self._best(cycle, answer, preferred)
         return Decision(cycle, cluster.name(row), row, found, left_out, diagnosis if diagnose else None)
-
-    def _noted(self, cycle: Cycle, diagnosis: Diagnosis) -> Diagnosis:
-        """The diagnosis with a way to ask plugins for their notes when it is read."""
-        if self._noting and diagnosis.note_of is None:
-            diagnosis.note_of = partial(self._note, cycle)
-        return diagnosis
 
     def _note(self, cycle: Cycle, diagnosis: Diagnosis) -> str:
         found: list[str] = []
@@ -203,7 +199,9 @@ class Decider:
             if isinstance(answer, Narrowing):
                 narrowed[plugin.name] = answer.rows
                 if len(narrowed) > 1 and all(narrowed.values()) and not frozenset.intersection(*narrowed.values()):
-                    return _contradiction(narrowed)
+                    names = sorted(narrowed)
+                    reason = f"node(s) didn't satisfy plugin(s) [{' '.join(names)}] simultaneously"
+                    return Status(Code.UNRESOLVABLE, (reason,), ", ".join(names))
             elif answer.code is Code.SKIP:
                 cycle.skip_filter.add(plugin.name)
             elif answer.code is Code.UNSCHEDULABLE:
@@ -308,7 +306,7 @@ class Decider:
                 continue
             if not plugin.row_local or plugin.name in cycle.unshared:
                 scores = cycle.run("Score", plugin, plugin.score, cycle, rows)
-            elif (raw := answer.raw_scores(plugin.name)) is not None:
+            elif (raw := answer.raw.get(plugin.name)) is not None and raw.any():
                 scores = raw[rows]
             else:
                 continue
@@ -399,9 +397,3 @@ def _refused(cycle: Cycle, status: Status) -> Decision:
     if status.code is Code.ERROR:
         return Decision(cycle, error=status)
     return Decision(cycle, diagnosis=Diagnosis(cycle.cluster, refusal=status))
-
-
-def _contradiction(narrowed: dict[str, frozenset[int]]) -> Status:
-    names = sorted(narrowed)
-    reason = f"node(s) didn't satisfy plugin(s) [{' '.join(names)}] simultaneously"
-    return Status(Code.UNRESOLVABLE, (reason,), ", ".join(names))

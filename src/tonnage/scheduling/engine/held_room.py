@@ -47,6 +47,7 @@ from tonnage.scheduling.queue.nominator import Nomination, NominationRules
 from tonnage.scheduling.queue.scheduling_queue import SchedulingQueue
 from tonnage.scheduling.queue.waiting_pods import QueuedPod, uid_of
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
+from tonnage.scheduling.volumes.nominated_volumes import held_by
 from tonnage.scheduling.volumes.reservations.holds import CapacityHolds, Hold
 from tonnage.scheduling.volumes.volume_reach import is_on_its_way
 
@@ -211,7 +212,8 @@ class EngineNominations(NominationRules):
         storage = self._cluster.storage
         claims = [each for key in info.claim_keys if (each := storage.claims.get(key)) is not None]
         slots = [(claim.key, found.driver) for claim in claims if (found := id_of_claim(claim, storage)) is not None]
-        return frozenset({info.uid, *slots}).union(*(plugin.held_on(self._cluster, info, row) for plugin in plugins))
+        fits = [plugin.fit_of(self._cluster) for plugin in plugins if plugin.is_joint and info.has_claims]
+        return frozenset({info.uid, *slots}).union(*(held_by(fit, info, row) for fit in fits))
 
     def _concerned(self, old: Object | None, new: Object | None) -> list[Nomination]:
         """The nominations that may hold less after a change."""

@@ -81,11 +81,6 @@ def _fit(profile: ResolvedProfile) -> Plugin:
     )
 
 
-def _balanced(profile: ResolvedProfile) -> Plugin:
-    args = profile.args_of(plugin_args.NodeResourcesBalancedAllocationArgs)
-    return node_resources.NodeResourcesBalancedAllocation(tuple((spec.name, spec.weight) for spec in args.resources))
-
-
 FACTORIES: Mapping[str, Factory] = {
     "DefaultBinder": lambda profile: pod_and_node.DefaultBinder(),
     "DefaultPreemption": lambda profile: DefaultPreemption(profile.args_of(plugin_args.DefaultPreemptionArgs)),
@@ -96,7 +91,12 @@ FACTORIES: Mapping[str, Factory] = {
     ),
     "NodeName": lambda profile: pod_and_node.NodeName(),
     "NodePorts": lambda profile: node_resources.NodePorts(),
-    "NodeResourcesBalancedAllocation": _balanced,
+    "NodeResourcesBalancedAllocation": lambda profile: node_resources.NodeResourcesBalancedAllocation(
+        tuple(
+            (spec.name, spec.weight)
+            for spec in profile.args_of(plugin_args.NodeResourcesBalancedAllocationArgs).resources
+        )
+    ),
     "NodeResourcesFit": _fit,
     "NodeUnschedulable": lambda profile: pod_and_node.NodeUnschedulable(),
     "NodeVolumeLimits": lambda profile: NodeVolumeLimits(profile.gates),

@@ -45,7 +45,7 @@ from tonnage.scheduling.volumes.demand import Demand, VolumePlan, demand_of, sor
 from tonnage.scheduling.volumes.explain.account_entries import Miss, NodeAccount
 from tonnage.scheduling.volumes.explain.refusal_notes import half_made, reserved_room
 from tonnage.scheduling.volumes.explain.volume_account import VolumeAccount
-from tonnage.scheduling.volumes.nominated_volumes import expected_demand, held_by, judge_beside
+from tonnage.scheduling.volumes.nominated_volumes import expected_demand, judge_beside
 from tonnage.scheduling.volumes.packing.pool_grades import Grade
 from tonnage.scheduling.volumes.reservations.holds import CapacityHolds, Refusals, ServerTime
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
@@ -234,10 +234,6 @@ class VolumeBinding(
         """What nominated pods need on a row besides this one."""
         found = (expected_demand(fit, pod, row) for pod in pods if self.is_joint and pod.has_claims)
         return tuple([demand for demand in found if demand is not None])
-
-    def held_on(self, cluster: Cluster, pod: PodInfo, row: int) -> frozenset[Hashable]:
-        """What the claims of a nominated pod hold on a row."""
-        return held_by(self.fit_of(cluster), pod, row) if self.is_joint and pod.has_claims else frozenset()
 
     def filter(self, cycle: framework.Cycle, rows: Rows) -> framework.Judgement | None:
         notes: Notes = cycle.state[self.name]

@@ -16,11 +16,10 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-from tonnage.objects.core_v1 import Pod
 from tonnage.scheduling import framework
 from tonnage.scheduling.cluster.columns import Mask
 from tonnage.scheduling.cluster.pod_info import PodInfo
@@ -29,7 +28,7 @@ from tonnage.scheduling.decision.answers import Diagnosis
 from tonnage.scheduling.decision.nominated_room import PortsFilter, SumsFilter, looks_across_rows, takes_only_resources
 from tonnage.scheduling.decision.scheduling_cycle import Decider
 from tonnage.scheduling.events import SKIP as NO_HELP
-from tonnage.scheduling.events import ActionType, ClusterEvent, EventResource, Hint
+from tonnage.scheduling.events import ActionType, ClusterEvent, EventResource
 from tonnage.scheduling.preemption import victims
 from tonnage.scheduling.preemption.ranked_residents import DisruptionBudgets, RankedResidents, RowNumbers
 
@@ -76,7 +75,7 @@ class DefaultPreemption(framework.PostFilterPlugin, framework.PreEnqueuePlugin):
 
     def events(self) -> Iterable[framework.EventHint]:
         """Deleted victims may let the pod past PreEnqueue; the plugins that refused it decide whether to try it."""
-        return ((ClusterEvent(EventResource.POD, ActionType.DELETE), _leave_it_to_others),)
+        return ((ClusterEvent(EventResource.POD, ActionType.DELETE), lambda pod, event, old, new: NO_HELP),)
 
     def post_filter(self, cycle: framework.Cycle, diagnosis: Diagnosis) -> framework.PostFilterResult:
         """Find a node and its victims for a pod that was refused everywhere. `diagnosis`: why, as of now."""
@@ -186,7 +185,8 @@ class DefaultPreemption(framework.PostFilterPlugin, framework.PreEnqueuePlugin):
             if is_clean and counted >= enough:
                 break
             if left is not None:
-                left -= terms * _questions(cycle, row)
+                lesser = sum(pod.priority < cycle.pod.priority for pod in cycle.cluster.residents[row].values())
+                left -= terms * (lesser + 1 if lesser else 0)  # without all of them, and for each that comes back
                 if left < 0:
                     told = f"node(s) were not tried, for the pod has {terms} affinity terms and spread constraints"
                     refusals[f"{told}: a search asks {MAX_TERMS_ASKED}"] += 1
@@ -226,12 +226,6 @@ def _terms(pod: PodInfo) -> int:
     return sum(map(len, lists))
 
 
-def _questions(cycle: framework.Cycle, row: int) -> int:
-    """How many questions a row takes: one without all pods of lower priority, and one for each that comes back."""
-    lesser = sum(pod.priority < cycle.pod.priority for pod in cycle.cluster.residents[row].values())
-    return lesser + 1 if lesser else 0
-
-
 def ineligible(cycle: framework.Cycle, diagnosis: Diagnosis) -> str:
     """Why the pod may not preempt; empty if it may. It waits for terminating victims, unless their node has become
     impossible. Mirrors PodEligibleToPreemptOthers."""
@@ -266,7 +260,3 @@ def _no_room(nodes: int, looked_at: int, refusals: Counter[str]) -> framework.Po
 def _refused(told: str, *, withdraws: bool = False) -> framework.PostFilterResult:
     status = framework.Status(framework.Code.UNSCHEDULABLE, (f"preemption: {told}",))
     return framework.PostFilterResult(status, withdraws_nomination=withdraws)
-
-
-def _leave_it_to_others(pod: PodInfo, event: ClusterEvent, old: Pod | None, new: Any) -> Hint:
-    return NO_HELP

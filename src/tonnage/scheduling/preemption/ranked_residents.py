@@ -26,7 +26,7 @@ from tonnage.keyed import Shelf
 from tonnage.objects.meta import Key
 from tonnage.objects.requirements import InvalidSelector
 from tonnage.objects.small_groups import PodDisruptionBudget
-from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.cluster import Cluster, Observer
 from tonnage.scheduling.cluster.columns import HostPort, HostPorts, Ids, Interner, Ints, Mask, grown
 from tonnage.scheduling.cluster.pod_info import CPU, MEMORY, PODS, PodInfo
 from tonnage.scheduling.cluster.pod_matching import NOBODY, Labels, MatcherIndex, PodMatcher, requirements_of
@@ -58,7 +58,7 @@ def started_at(pod: PodInfo) -> float:
     return NOT_STARTED if start is None else start.timestamp()
 
 
-class RankedResidents:
+class RankedResidents(Observer):
     """The pods on the nodes of a cluster, by number; 0 is no pod. Get it with `cluster.index(RankedResidents)`."""
 
     def __init__(self, cluster: Cluster) -> None:

@@ -269,8 +269,11 @@ class Nominator:
         is_news = self.update(pod, was_told)
         self._sign_again(uid)
         self._judge_gated(self._pool.get(uid))
-        if known is not None and (expected_on != self.node_of(pod) or _asks_for_less(known, pod)):
-            self.room_was_given_up(known, expected_on)
+        if known is not None:
+            changes = () if known is pod else pod_events(known, pod)
+            asks_for_less = any(event.action is ActionType.UPDATE_POD_SCALE_DOWN for event in changes)
+            if asks_for_less or expected_on != self.node_of(pod):
+                self.room_was_given_up(known, expected_on)
         if is_news:
             self._activate((pod,))
 
@@ -396,9 +399,3 @@ class Nominator:
     def __len__(self) -> int:
         """The number of nominated pods; with 0 a decision skips nominations."""
         return len(self._node_of)
-
-
-def _asks_for_less(before: Pod, now: Pod) -> bool:
-    return before is not now and any(
-        event.action is ActionType.UPDATE_POD_SCALE_DOWN for event in pod_events(before, now)
-    )

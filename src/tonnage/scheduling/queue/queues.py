@@ -287,7 +287,7 @@ class Queues:
 
     def counts(self) -> dict[QueueName, int]:
         """The number of pods in each place; gated pods do not count as unschedulable."""
-        gated = self.pool.gated_count
+        gated = len(self.pool.gated)
         return {
             QueueName.ACTIVE: len(self.active),
             QueueName.BACKOFF: len(self.backoff),

@@ -288,8 +288,10 @@ class SchedulingQueue:
         """An object that is not a waiting pod was added (`old` is None), changed, or deleted (`new` is None)."""
         if not len(self._queues.pool) and not len(self._in_flight):
             return  # no pod it could help, and none in flight to keep it for
-        if _provisioner_of(old) != _provisioner_of(new):
-            self._queues.pool.sign_mounting_again()  # its claims need attach slots of another driver now, or of none
+        if _provisioner_of(old) != _provisioner_of(
+            new
+        ):  # its claims need attach slots of another driver now, or of none
+            self._queues.pool.sign_again([queued for queued in self._queues.pool if queued.info.claim_keys])
         for change in events.changes_of(old, new):
             self.move_all_to_active_or_backoff(*change)
 

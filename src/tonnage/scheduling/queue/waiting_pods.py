@@ -289,7 +289,7 @@ class UnschedulablePool:
         self._classes: dict[ClassKey, EquivalenceClass] = {}
         self._by_refuser: dict[Refuser, RefusedClasses] = {}
         self._by_claim: Shelf[Key, str, QueuedPod] = Shelf()
-        self._gated: set[str] = set()
+        self.gated: set[str] = set()
 
     def add(self, queued: QueuedPod) -> None:
         """Add a pod, or index it again after a change; it keeps its place in the order."""
@@ -313,7 +313,7 @@ class UnschedulablePool:
         for claim in claims:
             self._by_claim.put(claim, queued.uid, queued)
         if queued.is_gated:
-            self._gated.add(queued.uid)
+            self.gated.add(queued.uid)
 
     def remove(self, uid: str) -> QueuedPod | None:
         """Remove a pod; None if it is not there."""
@@ -336,7 +336,7 @@ class UnschedulablePool:
                     del self._by_refuser[equivalence_class.profile, plugin]
         for claim in claims:
             self._by_claim.take(claim, uid)
-        self._gated.discard(uid)
+        self.gated.discard(uid)
 
     def sign_again(self, pods: Iterable[QueuedPod]) -> None:
         """Index these pods again, because plugins may read something else of them now. All are removed before the first
@@ -349,10 +349,6 @@ class UnschedulablePool:
         for queued, before in known:
             if self._pods[queued.uid][1].key != before:
                 self.on_moved(before, self._pods[queued.uid][1])
-
-    def sign_mounting_again(self) -> None:
-        """`sign_again` for every pod that mounts a claim."""
-        self.sign_again(self.mounting(tuple(self._by_claim)).values())
 
     def key_for(self, queued: QueuedPod) -> ClassKey | None:
         """The class of a pod by its last refusal; None if it is alone."""
@@ -401,10 +397,6 @@ class UnschedulablePool:
     def mounts_claims(self) -> bool:
         """True if any of the pods mounts a claim."""
         return len(self._by_claim) > 0
-
-    @property
-    def gated_count(self) -> int:
-        return len(self._gated)
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._pods

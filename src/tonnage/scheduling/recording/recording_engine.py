@@ -146,32 +146,28 @@ class LatchedClock:
 
     def __init__(self, real: Clock) -> None:
         self.real = real
-        self._held: tuple[datetime, float] | None = None
+        self.held: tuple[datetime, float] | None = None
 
     def now(self) -> datetime:
-        return self.real.now() if self._held is None else self._held[0]
+        return self.real.now() if self.held is None else self.held[0]
 
     def monotonic(self) -> float:
-        return self.real.monotonic() if self._held is None else self._held[1]
+        return self.real.monotonic() if self.held is None else self.held[1]
 
     async def sleep(self, seconds: float) -> None:
         await self.real.sleep(seconds)
 
-    @property
-    def is_latched(self) -> bool:
-        return self._held is not None
-
     @contextmanager
     def latched(self, at: float | None = None) -> Iterator[None]:
         """Stand still inside the block: at the present, or at a monotonic time that was read already."""
-        if self._held is not None:
+        if self.held is not None:
             yield
             return
-        self._held = self.real.now(), self.real.monotonic() if at is None else at
+        self.held = self.real.now(), self.real.monotonic() if at is None else at
         try:
             yield
         finally:
-            self._held = None
+            self.held = None
 
 
 def _recorded_as(plain: F, op: str, told: Callable[..., dict[str, Any]]) -> F:
@@ -226,7 +222,7 @@ class RecordingEngine(Engine):
     @contextmanager
     def _recorded(self, op: str, at: float | None = None, **told: Any) -> Iterator[dict[str, Any]]:
         """Run the block at one instant and write its line; the block may add fields to the yielded dict."""
-        if self._latch.is_latched:  # an inner call of one that is written
+        if self._latch.held is not None:  # an inner call of one that is written
             yield {}
             return
         with self._latch.latched(at):

@@ -27,7 +27,7 @@ import numpy.typing as npt
 from tonnage.keyed import Shelf
 from tonnage.objects.core_v1 import Pod, PodAffinityTerm
 from tonnage.objects.requirements import InvalidSelector
-from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.cluster import Cluster, Observer
 from tonnage.scheduling.cluster.columns import Ids, Ints, Mask, grown
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.pod_matching import NOBODY, Labels, MatcherIndex, PodMatcher, requirements_of
@@ -89,7 +89,8 @@ class RowCounts:
         if place is None:
             place = self._place[row] = len(self._place)
             if place >= len(self._rows):
-                self._reserve(2 * place)
+                capacity = max(2 * place, _FIRST_CAPACITY)
+                self._rows, self._counts = grown(self._rows, capacity), grown(self._counts, capacity)
             self._rows[place], self._counts[place] = row, count
             return
         left = int(self._counts[place]) + count
@@ -102,10 +103,6 @@ class RowCounts:
         if place != last:
             self._rows[place], self._counts[place] = self._rows[last], self._counts[last]
             self._place[int(self._rows[place])] = place
-
-    def _reserve(self, capacity: int) -> None:
-        capacity = max(capacity, _FIRST_CAPACITY)
-        self._rows, self._counts = grown(self._rows, capacity), grown(self._counts, capacity)
 
 
 MAX_TALLIES = 2048
@@ -141,7 +138,7 @@ class _Tally:
         return all(matcher.matches(group.namespace, group.labels, _NO_LABELS) for matcher in self.matchers)
 
 
-class Residents:
+class Residents(Observer):
     """The counts of a cluster. Get it with `cluster.index(Residents)`."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -188,9 +185,6 @@ class Residents:
         if not group.where:
             del self._groups[key]
             self._drop_group(group)
-
-    def grown(self, capacity: int) -> None:
-        """Nothing here is as long as the table of nodes."""
 
     # -- groups and tallies -------------------------------------------------------------------------------------------
 
@@ -344,6 +338,10 @@ class TermRegister:
         self._carried: dict[Term, CarriedTerm] = {}
         self._index: MatcherIndex[CarriedTerm] = MatcherIndex()
 
+    @property
+    def is_empty(self) -> bool:
+        return not self._carried
+
     def add(self, terms: Iterable[Term], row: int, count: int) -> None:
         for term in terms:
             carried = self._carried.get(term)
@@ -357,7 +355,7 @@ class TermRegister:
 
     def concerning(self, info: PodInfo, namespace_labels: Labels) -> Sequence[CarriedTerm]:
         """The terms that match this pod."""
-        if not self._carried:
+        if self.is_empty:
             return ()
         return [
             carried
@@ -366,11 +364,10 @@ class TermRegister:
         ]
 
 
-class CarriedTerms:
+class CarriedTerms(Observer):
     """The terms of a cluster's resident pods, counted. Get it with `cluster.index(CarriedTerms)`."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self._terms: dict[str, Terms] = {}  # by uid, of the pods that have any
         self.near = TermRegister()
         self.apart = TermRegister()
         self.preferred = TermRegister()
@@ -380,25 +377,18 @@ class CarriedTerms:
     @property
     def is_empty(self) -> bool:
         """True if no resident carries a term."""
-        return not self._terms
+        return self.near.is_empty and self.apart.is_empty and self.preferred.is_empty
 
     # -- observing ----------------------------------------------------------------------------------------------------
 
     def resident_added(self, info: PodInfo, row: int) -> None:
-        terms = terms_of(info.pod)
-        if terms is not NO_TERMS:
-            self._terms[info.uid] = terms
-            self._count(terms, row, 1)
+        self._count(info, row, 1)
 
     def resident_removed(self, info: PodInfo, row: int) -> None:
-        terms = self._terms.pop(info.uid, None)
-        if terms is not None:
-            self._count(terms, row, -1)
+        self._count(info, row, -1)
 
-    def grown(self, capacity: int) -> None:
-        """Nothing here is as long as the table of nodes."""
-
-    def _count(self, terms: Terms, row: int, count: int) -> None:
+    def _count(self, info: PodInfo, row: int, count: int) -> None:
+        terms = terms_of(info.pod)
         self.near.add(terms.near, row, count)
         self.apart.add(terms.apart, row, count)
         self.preferred.add(terms.preferred, row, count)

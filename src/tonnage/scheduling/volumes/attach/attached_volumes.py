@@ -22,7 +22,7 @@ from tonnage.keyed import Shelf
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSINode, StorageClass, VolumeAttachment
-from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.cluster import Cluster, Observer
 from tonnage.scheduling.cluster.columns import Ints, Mask, grown, row_numbers
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import VolumeId, either, id_of_claim, id_of_inline, id_of_volume
@@ -116,7 +116,7 @@ class AttachLimits:
         return self._installed[driver]
 
 
-class AttachedVolumes:
+class AttachedVolumes(Observer):
     """Counts the attached volumes of a cluster. Get it with `Cluster.index(AttachedVolumes)`."""
 
     def __init__(self, cluster: Cluster) -> None:
