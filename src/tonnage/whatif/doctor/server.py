@@ -267,7 +267,7 @@ def _beyond(server: doctor_facts.ServerFacts, about: str) -> Finding:
     if "StorageCapacityScoring" in beyond:
         told += "; StorageCapacityScoring ranks nodes by their free storage, so that pods go to other nodes than before"
     off = ",".join(f"{gate}=false" for gate in beyond)
-    remedy = f"nothing to do; to place pods as before: tonnage scheduler --feature-gates {off}"
+    remedy = f"nothing to do; tonnage scheduler --feature-gates {off} places pods as before"
     if "CSIStorageCapacityV2" in beyond:
         remedy += f", {doctor_facts.WEAKER}: pools are ignored, and what was promised is not held back"
     return CATALOGUE["gates-beyond-kube-scheduler"].about(about, told, remedy)

@@ -9,6 +9,7 @@ recording       how many recorded decisions are repeated, the first difference, 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -214,7 +215,7 @@ def _finding(finding: Answer, tone: str) -> Html:
         paragraph(element("b", finding["object"])),
         paragraph(finding["message"]),
     ]
-    if finding["remedy"]:
+    if finding["remedy"] not in ("", "nothing to do"):
         parts.append(element("p", "Remedy: ", finding["remedy"]))
     return element("article", *parts, class_=f"finding {finding['severity']}")
 
@@ -223,7 +224,8 @@ def _drivers(drivers: Mapping[str, Answer]) -> list[Html]:
     """A row per driver, a column per figure that any driver has."""
     columns = list(dict.fromkeys(key for figures in drivers.values() for key in figures))
     rows = [(name, *(_plain(figures.get(key)) for key in columns)) for name, figures in drivers.items()]
-    shown = table(("Driver", *columns), "n" + "w" * len(columns), rows)
+    headings = (re.sub("[A-Z]", lambda each: f" {each[0].lower()}", key).capitalize() for key in columns)
+    shown = table(("Driver", *headings), "n" + "w" * len(columns), rows)
     return [element("div", html, class_="wide", tabindex=0, role="region", aria_label="Drivers") for html in shown]
 
 
@@ -271,7 +273,7 @@ def fit_page(answer: Answer) -> HtmlPage:
     if some:
         lead = "Counting stopped at its limit, so more may fit."
     elif stops:
-        lead = f"The next one fits nowhere. On {count_text(stops[0]['nodes'], 'node')}: {stops[0]['reason']}."
+        lead = f"The next replica fits nowhere. On {count_text(stops[0]['nodes'], 'node')}: {stops[0]['reason']}."
     page = HtmlPage("fit", f"{answer['workload']}: {answer['text']}", lead, bool(answer.get("interrupted")))
     page.figure("more fit", f"{'≥ ' if some else ''}{count:,}", "good" if count else "bad")
     if answer["atMost"] > count:
