@@ -35,7 +35,8 @@ sentence in quotes after a colon replaces the rule's own: `required:"can not be 
 
 A line that begins with `if` is a rule about several fields. It names conditions, which must all hold, then a field and
 what it is: required, forbidden, invalid (the error shows its value, or with `invalid=text` that text), or what it must
-be, by a word as above; an absent text counts as empty. `{field}` in a sentence or text stands for that field.
+be, by a word as above; an absent text counts as empty. `{field}` in a sentence or text stands for that field. With
+`fill=V` the field gets this value in a decoded document if it is absent, or if a condition is about it.
 
     if maxFailedIndexes !backoffLimitPerIndex: backoffLimitPerIndex required "when maxFailedIndexes is specified"
     if podFailurePolicy podReplacementPolicy: podReplacementPolicy enum=Failed
@@ -53,6 +54,7 @@ field's zero does so too, except for a few newer fields: `@4-`.
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -61,7 +63,9 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from tonnage.errors import TonnageError
-from tonnage.objects.resources import Resource
+from tonnage.objects.document import Doc, dig
+from tonnage.objects.field_errors import go_value
+from tonnage.objects.resources import NOT_STORED, RESOURCES, SCALES, Resource
 
 
 class SchemaError(TonnageError):
@@ -118,6 +122,19 @@ class Condition(NamedTuple):
     sign: str
     words: tuple[str, ...]
 
+    def holds(self, doc: Doc) -> bool:
+        value = dig(doc, *self.field.split("."))
+        if self.sign in ("", "!"):
+            return (value is None) is (self.sign == "!")
+        if self.sign in ("=", "!="):
+            text = value if isinstance(value, str) else "" if value is None else go_value(value)
+            return (text in self.words) is (self.sign == "=")
+        bound = int(self.words[0]) if self.words[0].isdecimal() else doc.get(self.words[0], 0)
+        return bool(_COMPARED[self.sign](value or 0, bound))
+
+
+_COMPARED: dict[str, Callable[[int, int], bool]] = {">": operator.gt, ">=": operator.ge, "<": operator.lt}
+
 
 class CrossFieldRule(NamedTuple):
     """If all conditions hold, `field` is required, forbidden or invalid, or must be as the rule for a value says."""
@@ -125,6 +142,9 @@ class CrossFieldRule(NamedTuple):
     conditions: tuple[Condition, ...]
     field: str
     rule: FieldRule
+
+    def applies(self, doc: Doc) -> bool:
+        return all(condition.holds(doc) for condition in self.conditions)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -173,15 +193,19 @@ class Struct:
     def full_name(self) -> str:
         return f"{self.package}.{self.name}"
 
+    def type_at(self, path: str) -> Type:
+        """The type of a field, or of one below it; a nameless scalar for `.` and for names that only errors have."""
+        kind: Type = self
+        for step in path.split("."):
+            field = kind.fields.get(step) if isinstance(kind, Struct) else None
+            kind = field.type if field is not None else Scalar("")
+        return kind
+
 
 Type = Scalar | ListOf | MapOf | Struct
 
 
-_GROUPS = (
-    *("meta", "", "apiextensions.k8s.io", "apps", "authentication.k8s.io", "authorization.k8s.io", "autoscaling"),
-    *("batch", "coordination.k8s.io", "events.k8s.io", "networking.k8s.io", "node.k8s.io", "policy"),
-    *("rbac.authorization.k8s.io", "resource.k8s.io", "scheduling.k8s.io", "storage.k8s.io"),
-)
+_GROUPS = ("meta", *sorted({row.group for row in (*RESOURCES, *NOT_STORED, SCALES)}))
 FILES = {(group, "v1"): f"{group.partition('.')[0] or 'core'}_v1" for group in _GROUPS}
 """Group and version -> file."""
 
@@ -328,17 +352,23 @@ def _cross_rule(line: str) -> CrossFieldRule:
         Condition(name, is_absent or sign or "", tuple((words or "").split(",")))
         for is_absent, name, sign, words in parsed
     )
-    rule = _rule(found[6]) if found[6] else FieldRule(found[3], found[4] or "", found[5])
-    return CrossFieldRule(named, found[2], rule)
+    word, told = found[6] or "", found[5] or ""
+    of_value = FieldRule("fill", word[5:], "") if word.startswith("fill=") else _rule(word) if word else None
+    return CrossFieldRule(named, found[2], of_value or FieldRule(found[3], found[4] or "", told))
 
 
 def _filled(kind: Type, options: list[str], default: str | None) -> Any:
     text = next((option.removeprefix("fill=") for option in options if option.startswith("fill=")), default)
     if text is None:
         return {} if "fill" in options else None
+    return value_in(kind, text)
+
+
+def value_in(kind: Type, text: str) -> Any:
+    """The value of a field that `fill=` or `default=` spells; a map is always empty."""
     if isinstance(kind, ListOf):
         return text.split(",")
-    return _READ.get(kind.name, str)(text) if isinstance(kind, Scalar) else None
+    return _READ.get(kind.name, str)(text) if isinstance(kind, Scalar) else {}
 
 
 def _rule(option: str) -> FieldRule:
@@ -371,5 +401,10 @@ def _type(text: str, options: list[str], local: dict[str, Struct], scopes: dict[
 
 _NAMES = "string bool int32 int64 number bytes Quantity IntOrString Time MicroTime FieldsV1 any deduced JSON"
 _SCHEMA_OR = ("JSONSchemaPropsOrArray", "JSONSchemaPropsOrBool", "JSONSchemaPropsOrStringArray")
-_READ: dict[str, Callable[[str], Any]] = {"bool": "true".__eq__, "int32": int, "int64": int}
+_READ: dict[str, Callable[[str], Any]] = {
+    "bool": "true".__eq__,
+    "int32": int,
+    "int64": int,
+    "IntOrString": lambda text: int(text) if text.isdecimal() else text,
+}
 _SCALARS = {name: Scalar(name) for name in (*_NAMES.split(), *_SCHEMA_OR)}

@@ -22,7 +22,6 @@ update: decode, `default`, `drop_disabled_fields`, `prepare_update`, `validate_u
 
 from __future__ import annotations
 
-import operator
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from enum import Enum
@@ -31,7 +30,6 @@ from typing import Any, ClassVar
 
 from tonnage.clock import Clock, SystemClock
 from tonnage.documents.schema import (
-    Condition,
     CrossFieldRule,
     Field,
     FieldRule,
@@ -43,12 +41,13 @@ from tonnage.documents.schema import (
     Type,
     schema_of_resource,
     type_named,
+    value_in,
 )
 from tonnage.gates import Gates
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc, copy, dig, same
-from tonnage.objects.field_errors import Errors, FieldError, forbidden, go_value, invalid, required
+from tonnage.objects.field_errors import Errors, FieldError, forbidden, invalid, required
 from tonnage.objects.resources import Resource
 from tonnage.quantity import Quantity
 
@@ -169,30 +168,46 @@ class Strategy:
 
 def complete(struct: Struct, doc: Doc) -> None:
     """Fill in, in place, what the lines of a type ask for by `fill` and `round`, in all its parts."""
-    for name, absent, rounds, below in _asked(struct):
-        part = doc.get(name)
-        if part is None:
-            if absent is None:
-                continue
-            part = doc[name] = copy(absent)
-        if rounds:
-            for key, amount in part.items():
-                part[key] = str(Quantity.of(amount).round_up_to_milli())
-        elif below is not None:
-            for item in part if isinstance(part, list) else (part,):
-                complete(below, item)
+    for step in _asked(struct):
+        step(doc)
 
 
 @cache
-def _asked(struct: Struct) -> list[tuple[str, Any, bool, Struct | None]]:
-    """The fields to fill in or round, or with such fields below: (name, value if absent, is rounded, type below)."""
-    asked = []
-    for field in struct.fields.values():
-        item = field.type.item if isinstance(field.type, ListOf) else field.type
+def _asked(struct: Struct) -> list[Callable[[Doc], None]]:
+    """A step for every line that fills in or rounds a field, or that has such lines below."""
+    asked: list[Callable[[Doc], None]] = []
+    for name in ("", *struct.fields):
+        field = struct.fields.get(name)
+        item = field.type.item if field is not None and isinstance(field.type, ListOf) else field and field.type
         below = item if isinstance(item, Struct) and _asked(item) else None
-        if field.fill is not None or field.rounds or below is not None:
-            asked.append((field.name, field.fill, field.rounds, below))
+        if field is not None and (field.fill is not None or field.rounds or below is not None):
+            asked.append(partial(_complete_field, field, below))
+        filling = (rule for rule in struct.cross_rules.get(name, ()) if rule.rule.word == "fill")
+        asked += [partial(_fill_if, rule, value_in(struct.type_at(rule.field), rule.rule.argument)) for rule in filling]
     return asked
+
+
+def _complete_field(field: Field, below: Struct | None, doc: Doc) -> None:
+    part = doc.get(field.name)
+    if part is None:
+        if field.fill is None:
+            return
+        part = doc[field.name] = copy(field.fill)
+    if field.rounds:
+        for key, amount in part.items():
+            part[key] = str(Quantity.of(amount).round_up_to_milli())
+    elif below is not None:
+        for item in part if isinstance(part, list) else (part,):
+            complete(below, item)
+
+
+def _fill_if(rule: CrossFieldRule, value: Any, doc: Doc) -> None:
+    if rule.applies(doc):
+        *parents, name = rule.field.split(".")
+        for parent in parents:
+            doc = doc.setdefault(parent, {})
+        if name not in doc or any(condition.field == rule.field for condition in rule.conditions):
+            doc[name] = copy(value)
 
 
 def fill(doc: Doc, defaults: Doc) -> None:
@@ -238,6 +253,7 @@ FORMATS: dict[str, rules.ListRule] = {
     "dns1035Label": rules.dns1035_label,
     "dnsLabel": rules.named(names.dns_label),
     "dnsSubdomain": rules.named(names.dns_subdomain),
+    "dnsSubdomainDot": lambda name, path: FORMATS["dnsSubdomain"](name.removesuffix("."), path),
     "dnsSubdomainPrefix": rules.named(lambda name: names.name_prefix(name, names.dns_subdomain)),
     "envVarName": rules.named(names.env_var_name),
     "fileMode": rules.file_mode,
@@ -295,7 +311,8 @@ class TypeRules:
             hand = self._hands.get(name, {}).get("")
             if name and (self.struct.fields[name].rules or name in self._hands):
                 made[name] = self._rule(self.struct.fields[name])
-            crossing = (_crossing(rule, self.struct) for rule in self.struct.cross_rules.get(name, ()))
+            judging = (rule for rule in self.struct.cross_rules.get(name, ()) if rule.rule.word != "fill")
+            crossing = (_crossing(rule, self.struct) for rule in judging)
             made |= {f"{name}+{idx}": rule for idx, rule in enumerate(crossing)}
             if isinstance(hand, rules.OfWhole):
                 made[f"{name}+"] = hand
@@ -367,16 +384,12 @@ def _of_items(found: list[rules.Rule], is_unique: bool, most: int | None) -> rul
 
 
 def _crossing(rule: CrossFieldRule, struct: Struct) -> rules.OfWhole:
-    steps, (word, argument, told) = rule.field.split("."), rule.rule
-    kind: Type = struct
-    for step in steps:
-        field = kind.fields.get(step) if isinstance(kind, Struct) else None
-        kind = field.type if field is not None else Scalar("")  # `.`, or a name that only errors have
+    steps, (word, argument, told), kind = rule.field.split("."), rule.rule, struct.type_at(rule.field)
     made = _made(rule.rule, kind, {}) if word in _OF_VALUES else None
     zero = "" if isinstance(kind, Scalar) and kind.name == "string" else None
 
     def judge(doc: Doc, path: str) -> Iterable[FieldError]:
-        if not all(_holds(condition, doc) for condition in rule.conditions):
+        if not rule.applies(doc):
             return []
         at = path if rule.field == "." else f"{path}.{rule.field}" if path else rule.field
         value = dig(doc, *steps)
@@ -391,32 +404,16 @@ def _crossing(rule: CrossFieldRule, struct: Struct) -> rules.OfWhole:
     return rules.OfWhole(judge)
 
 
-def _holds(condition: Condition, doc: Doc) -> bool:
-    field, sign, words = condition
-    value = dig(doc, *field.split("."))
-    if sign in ("", "!"):
-        return (value is None) is (sign == "!")
-    if sign in ("=", "!="):
-        text = value if isinstance(value, str) else "" if value is None else go_value(value)
-        return (text in words) is (sign == "=")
-    bound = int(words[0]) if words[0].isdecimal() else doc.get(words[0], 0)
-    return bool(_COMPARED[sign](value or 0, bound))
-
-
-_COMPARED: dict[str, Callable[[int, int], bool]] = {">": operator.gt, ">=": operator.ge, "<": operator.lt}
-
-
 def _made(rule: FieldRule, kind: Type, by_hand: Mapping[str, rules.Rule]) -> rules.Rule:
     """The rule for a single value. Raises KeyError, TypeError or ValueError if it does not suit the type."""
-    if rule.word == "valid":
-        if isinstance(kind, Struct):
-            of_type = TypeRules(kind, **by_hand)
-            if rule.argument != "required":
-                return of_type
-            return lambda value, path: [error for error in of_type(value, path) if error.reason == "FieldValueRequired"]
-    elif _kind_of(kind) in _OF_VALUES[rule.word]:
-        made = _MAKERS[rule.word](rule.argument, _kind_of(kind))
-        told = rule.told
+    if rule.word == "valid" and isinstance(kind, Struct):
+        of_type = TypeRules(kind, **by_hand)
+        if rule.argument != "required":
+            return of_type
+        return lambda value, path: [error for error in of_type(value, path) if error.reason == "FieldValueRequired"]
+    kinds, make = _OF_VALUES[rule.word]
+    if _kind_of(kind) in kinds:
+        made, told = make(rule.argument, _kind_of(kind)), rule.told
         return (lambda value, path: [invalid(path, value, told)] if made(value, path) else []) if told else made
     raise TypeError(rule.word)
 
@@ -433,19 +430,13 @@ def _minimum(argument: str, kind: str) -> rules.ListRule:
 
 
 _ZEROS = {"string": "", "int32": 0, "int64": 0, "IntOrString": 0}
-# Words about single values, and the scalars they are for.
-_OF_VALUES: dict[str, Container[str]] = {
-    "enum": ("string",),
-    "format": ("string", "int32", "int64", "IntOrString", "map"),
-    "maxBytes": ("string",),
-    "minimum": ("int32", "int64", "Quantity"),
-    "range": ("int32", "int64"),
-    "valid": (),
-}
-_MAKERS: dict[str, Callable[[str, str], rules.Rule]] = {
-    "enum": lambda argument, _: rules.one_of(*argument.split(",")),
-    "format": lambda argument, _: _all_of([FORMATS[name] for name in argument.split(",")]),
-    "maxBytes": lambda argument, _: rules.at_most_bytes(int(argument)),
-    "minimum": _minimum,
-    "range": lambda argument, _: rules.within(*map(int, argument.split(".."))),
+_FORMATTED = ("string", "int32", "int64", "IntOrString", "map")
+# Words about single values: the scalars they are for, and (argument, kind of value) -> the rule.
+_OF_VALUES: dict[str, tuple[Container[str], Callable[[str, str], rules.Rule]]] = {
+    "enum": (("string",), lambda argument, _: rules.one_of(*argument.split(","))),
+    "format": (_FORMATTED, lambda argument, _: _all_of([FORMATS[name] for name in argument.split(",")])),
+    "maxBytes": (("string",), lambda argument, _: rules.at_most_bytes(int(argument))),
+    "minimum": (("int32", "int64", "Quantity"), _minimum),
+    "range": (("int32", "int64"), lambda argument, _: rules.within(*map(int, argument.split("..")))),
+    "valid": ((), _minimum),
 }

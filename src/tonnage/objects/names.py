@@ -156,12 +156,7 @@ def env_var_name(value: str) -> list[str]:
     return ["a valid environment variable name must consist only of printable ASCII characters other than '='"]
 
 
-def http_header_name(value: str) -> list[str]:
-    return _HTTP_HEADER.wrong(value)
-
-
-def percent(value: str) -> list[str]:
-    return _PERCENT.wrong(value)
+http_header_name, percent = _HTTP_HEADER.wrong, _PERCENT.wrong
 
 
 def in_range(value: int, low: int, high: int) -> list[str]:

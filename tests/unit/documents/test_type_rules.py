@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tonnage.documents.schema import SchemaError, Struct, load, structs
-from tonnage.documents.strategy import TypeRules
+from tonnage.documents.strategy import TypeRules, complete
 from tonnage.objects.field_errors import FieldError, invalid
 from tonnage.objects.field_rules import OfWhole
 
@@ -216,3 +216,20 @@ def test_every_rule_of_the_real_files_suits_its_field() -> None:
         rule = TypeRules(struct)
         assert {line.partition("+")[0] for line in rule.by_field} <= {"", *struct.fields}
         assert isinstance(rule.immutable, dict)
+
+
+@pytest.mark.parametrize(
+    ("rule", "value", "filled"),
+    [
+        ("if a=x: b fill=y", {"a": "x"}, {"a": "x", "b": "y"}),
+        ("if a=x: b fill=y", {"a": "x", "b": ""}, {"a": "x", "b": ""}),
+        ("if a=x: b fill=y", {"a": "z"}, {"a": "z"}),
+        ("if b=: b fill=y", {"b": ""}, {"b": "y"}),
+        ("if !n: n fill=3", {}, {"n": 3}),
+        ("if flag=true: part.name fill=p", {"flag": True}, {"flag": True, "part": {"name": "p"}}),
+        ("if a: part fill={}", {"a": "x"}, {"a": "x", "part": {}}),
+    ],
+)
+def test_a_line_may_fill_a_field_under_conditions(rule: str, value: dict[str, Any], filled: dict[str, Any]) -> None:
+    complete(read(*PAIR, "part Part", rule, "type Part", "name string"), value)
+    assert value == filled

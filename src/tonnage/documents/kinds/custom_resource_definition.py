@@ -8,7 +8,6 @@ that the old definition already broke.
 
 from __future__ import annotations
 
-from typing import Any
 from urllib.parse import urlsplit
 
 from tonnage.clock import rfc3339
@@ -18,12 +17,13 @@ from tonnage.documents.custom.validation import known_format
 from tonnage.documents.strategy import Generation, Strategy, TypeRules, fill
 from tonnage.objects import names
 from tonnage.objects.document import Doc, dig, same
-from tonnage.objects.field_errors import Errors, forbidden, invalid, required, unsupported
+from tonnage.objects.field_errors import Errors, invalid, required
 from tonnage.objects.field_rules import OfWhole, check, dns1035_label, needed, unchanged_fields
 
 CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 APPROVED = "api-approved.kubernetes.io"
 _SPEC = TypeRules("apiextensions.CustomResourceDefinitionSpec")
+_CONVERSION = TypeRules("apiextensions.CustomResourceConversion")
 
 
 class CustomResourceDefinitionStrategy(Strategy):
@@ -220,25 +220,4 @@ def _spec_errors(spec: Doc, old: Doc | None = None) -> Errors:
         errors.append(invalid("spec.versions", spec.get("versions"), told))
     named = spec.get("names") or {}
     errors += check(named, "spec.names", dict.fromkeys(("plural", "singular", "kind", "listKind"), needed()))
-    return errors + _NAMES(named, "spec.names") + _conversion_errors(spec)
-
-
-def _conversion_errors(spec: Doc) -> Errors:
-    conversion: Doc = spec.get("conversion") or {}
-    path, strategy = "spec.conversion", conversion.get("strategy") or ""
-    webhook: Any = conversion.get("webhook")
-    if not strategy:
-        return [required(f"{path}.strategy")]
-    if strategy == "Webhook":
-        told = "this server calls no conversion webhooks; keep versions that differ in nothing but their name, and None"
-        return [forbidden(f"{path}.strategy", told)]
-    if strategy != "None":
-        return [unsupported(f"{path}.strategy", strategy, ("None", "Webhook"))]
-    if not webhook:
-        return []
-    told, errors = "should not be set when strategy is not set to Webhook", []
-    if webhook.get("clientConfig") is not None:
-        errors.append(forbidden(f"{path}.webhookClientConfig", told))
-    if webhook.get("conversionReviewVersions"):
-        errors.append(forbidden(f"{path}.conversionReviewVersions", told))
-    return errors
+    return errors + _NAMES(named, "spec.names") + _CONVERSION(spec.get("conversion") or {}, "spec.conversion")

@@ -22,9 +22,7 @@ from tonnage.objects.field_errors import Errors, Wrong, duplicate, forbidden, in
 # Fields that some types have. An update to another type drops their unchanged values.
 _OF_BALANCERS = ("allocateLoadBalancerNodePorts", "loadBalancerClass", "healthCheckNodePort")
 _ADDRESSES = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
-_INTERNAL_TYPES = ("ClusterIP", "NodePort", "LoadBalancer")
 _LINK_LOCAL_MULTICAST = (ipaddress.ip_network("224.0.0.0/24"), ipaddress.ip_network("ff02::/16"))
-_ONLY_BALANCERS = "may only be used when `type` is 'LoadBalancer'"
 
 
 class ServiceStrategy(Strategy):
@@ -37,18 +35,10 @@ class ServiceStrategy(Strategy):
         spec = doc["spec"]
         if spec["sessionAffinity"] == "None":
             spec.pop("sessionAffinityConfig", None)
-        elif spec["sessionAffinity"] == "ClientIP":
-            config = spec.setdefault("sessionAffinityConfig", {}).setdefault("clientIP", {})
-            config.setdefault("timeoutSeconds", 10800)
         for port in spec.get("ports", ()):
             if port.get("targetPort") in (None, 0, ""):
                 port["targetPort"] = port.get("port", 0)
-        if is_externally_accessible(spec):
-            spec.setdefault("externalTrafficPolicy", "Cluster")
-        if spec["type"] in _INTERNAL_TYPES:
-            spec.setdefault("internalTrafficPolicy", "Cluster")
         if spec["type"] == "LoadBalancer":
-            spec.setdefault("allocateLoadBalancerNodePorts", True)
             for ingress in doc.get("status", {}).get("loadBalancer", {}).get("ingress", ()):
                 if ingress.get("ip"):
                     ingress.setdefault("ipMode", "VIP")
@@ -64,7 +54,10 @@ class ServiceStrategy(Strategy):
         errors = _validate_kept(spec, was) if old is not None else []
         if not spec.get("ports") and not is_headless and spec["type"] != "ExternalName":
             errors.append(required("spec.ports"))
-        errors += _validate_type(spec, is_headless)
+        if is_headless and spec["type"] in ("LoadBalancer", "NodePort"):
+            told = f"may not be set to 'None' for {spec['type']} services"
+            errors.append(invalid("spec.clusterIPs[0]", "None", told))
+        errors += _SPEC(spec, "spec", "externalName")
         errors += _validate_ports(spec.get("ports", []))
         errors += _SPEC(spec, "spec", "selector..sessionAffinity")
         errors += _validate_addresses(spec, was)
@@ -152,21 +145,6 @@ def settle_addresses(spec: Doc, was: Doc | None = None) -> None:
         spec["clusterIPs"] = [spec["clusterIP"]]
     if spec["type"] != "ExternalName":
         fill(spec, {"ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack"})
-
-
-def _validate_type(spec: Doc, is_headless: bool) -> Errors:
-    kind = spec["type"]
-    if kind in ("LoadBalancer", "NodePort"):
-        told = f"may not be set to 'None' for {kind} services"
-        return [invalid("spec.clusterIPs[0]", "None", told)] if is_headless else []
-    if kind != "ExternalName":
-        return []
-    told = "may not be set for ExternalName services"
-    errors = rules.forbid_fields(spec, ("clusterIPs", "ipFamilies", "ipFamilyPolicy"), "spec", told)
-    name = spec.get("externalName", "").removesuffix(".")
-    if not name:
-        return [*errors, required("spec.externalName")]
-    return errors + rules.sentences("spec.externalName", name, names.dns_subdomain(name))
 
 
 def _validate_ports(ports: list[Doc]) -> Wrong:
@@ -259,21 +237,13 @@ def _validate_external_ip(address: str, path: str, kept: set[str]) -> Errors:
 
 
 def _validate_balancer_fields(spec: Doc, was: Doc) -> Wrong:
-    is_balancer = spec["type"] == "LoadBalancer"
-    ranges = spec.get("loadBalancerSourceRanges", [])
-    if ranges and not is_balancer:
-        yield forbidden("spec.LoadBalancerSourceRanges", _ONLY_BALANCERS)
+    yield from _SPEC(spec, "spec", "loadBalancerSourceRanges")
     kept = {item.strip() for item in was.get("loadBalancerSourceRanges", ())}
-    for idx, text in enumerate(ranges):
+    for idx, text in enumerate(spec.get("loadBalancerSourceRanges", [])):
         yield from rules.validate_cidr(text.strip(), f"spec.LoadBalancerSourceRanges[{idx}]", kept)
-    if "allocateLoadBalancerNodePorts" in spec and not is_balancer:
-        yield forbidden("spec.allocateLoadBalancerNodePorts", _ONLY_BALANCERS)
-    name, before = spec.get("loadBalancerClass"), was.get("loadBalancerClass")
-    if name is not None and not is_balancer:
-        yield forbidden("spec.loadBalancerClass", _ONLY_BALANCERS)
-    elif name is not None:
-        yield from rules.sentences("spec.loadBalancerClass", name, names.qualified_name(name))
-    if is_balancer and was.get("type") == "LoadBalancer" and name != before:
+    yield from _SPEC(spec, "spec", "allocateLoadBalancerNodePorts", "loadBalancerClass")
+    name, are_balancers = spec.get("loadBalancerClass"), spec["type"] == was.get("type") == "LoadBalancer"
+    if are_balancers and name != was.get("loadBalancerClass"):
         yield invalid("spec.loadBalancerClass", name, "may not change once set")
 
 
@@ -285,11 +255,7 @@ def _validate_traffic(spec: Doc) -> Errors:
     elif policy is not None:
         told = "may only be set for externally-accessible services"
         errors.append(invalid("spec.externalTrafficPolicy", policy, told))
-    checks = spec.get("healthCheckNodePort", 0)
-    if checks and not (spec["type"] == "LoadBalancer" and policy == "Local"):
-        told = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
-        errors.append(invalid("spec.healthCheckNodePort", checks, told))
-    return errors + _SPEC(spec, "spec", "internalTrafficPolicy", "trafficDistribution")
+    return errors + _SPEC(spec, "spec", "healthCheckNodePort", "internalTrafficPolicy", "trafficDistribution")
 
 
 _NOT_AN_IP = rules.must_be(lambda host: rules.parse_ip(host) is None, "must be a DNS name, not an IP address")
@@ -306,13 +272,6 @@ class NetworkPolicyStrategy(Strategy):
     """Stored, not enforced: pods of an embedded cluster have no network of their own."""
 
     generation = Generation.COUNTED
-
-    def default(self, doc: Doc) -> None:
-        """Mirrors SetDefaults_NetworkPolicy and SetDefaults_NetworkPolicyPort."""
-        super().default(doc)
-        spec = doc["spec"]
-        if not spec.get("policyTypes"):
-            spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
 
     def validate(self, doc: Doc, old: Doc | None = None) -> Errors:
         spec = doc.get("spec", {})

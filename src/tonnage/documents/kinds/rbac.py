@@ -13,7 +13,6 @@ from tonnage.objects import names
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, invalid, required
 from tonnage.objects.field_rules import each, one_of
-from tonnage.objects.resources import RBAC
 
 _ROLE_REF, _RULE, _SUBJECT = (TypeRules(f"rbac.{name}") for name in ("RoleRef", "PolicyRule", "Subject"))
 _SELECTORS = "aggregationRule.clusterRoleSelectors"
@@ -41,21 +40,6 @@ class ClusterRoleStrategy(RoleStrategy):
 
 
 class RoleBindingStrategy(_RbacStrategy):
-    def default(self, doc: Doc) -> None:
-        """Mirrors SetDefaults_RoleBinding and SetDefaults_Subject."""
-        reference = doc.get("roleRef")
-        if reference is not None and not reference.get("apiGroup"):
-            reference["apiGroup"] = RBAC
-        for subject in doc.get("subjects", ()):
-            if subject.get("apiGroup"):
-                continue
-            if subject.get("kind") in ("User", "Group"):
-                subject["apiGroup"] = RBAC
-            else:
-                subject.pop("apiGroup", None)
-            if not subject.get("namespace"):
-                subject.pop("namespace", None)
-
     def validate(self, doc: Doc) -> Errors:
         """A ClusterRoleBinding cannot bind a Role."""
         is_namespaced, reference = self.resource.namespaced, doc.get("roleRef", {})

@@ -21,12 +21,12 @@ import msgspec
 
 from tonnage.documents.api_errors import UnknownReason, forbidden_pod
 from tonnage.documents.deletion import check_preconditions
-from tonnage.documents.kinds.pods.pod_placement import validate_tolerations
+from tonnage.documents.kinds.pods.pod_spec import validate_tolerations
 from tonnage.documents.strategy import Generation, Strategy, TypeRules, has_condition, keep, set_condition
 from tonnage.documents.validation.resources import validate_resource_requirements
 from tonnage.errors import BadRequest, Cause, Forbidden, TooManyRequests
 from tonnage.objects import field_rules
-from tonnage.objects.document import Doc, copy, dig, same
+from tonnage.objects.document import Doc, copy, same
 from tonnage.objects.field_errors import Errors, Wrong, duplicate, forbidden, go_value, invalid, invalid_object
 from tonnage.objects.field_rules import immutable, unique
 from tonnage.objects.resources import BY_PLURAL
@@ -142,10 +142,6 @@ class ResourceClaimStrategy(Strategy):
 
     new_status: ClassVar[Doc] = {}
 
-    def default(self, doc: Doc) -> None:
-        super().default(doc)
-        _default_requests(doc["spec"])
-
     def validate_update(self, new: Doc, old: Doc) -> Errors:
         return self.validate_immutable(new, old)
 
@@ -156,10 +152,6 @@ class ResourceClaimStrategy(Strategy):
 
 
 class ResourceClaimTemplateStrategy(Strategy):
-    def default(self, doc: Doc) -> None:
-        super().default(doc)
-        _default_requests(doc["spec"]["spec"])
-
     def validate_update(self, new: Doc, old: Doc) -> Errors:
         return self.validate_immutable(new, old)
 
@@ -168,16 +160,6 @@ class ResourceSliceStrategy(Strategy):
     """Driver, pool and node are fixed; the devices may change."""
 
     generation = Generation.COUNTED
-
-
-def _default_requests(spec: Doc) -> None:
-    for request in dig(spec, "devices", "requests") or ():
-        asked = [request["exactly"]] if "exactly" in request else request.get("firstAvailable", [])
-        for device in asked:
-            if not device.get("allocationMode"):
-                device["allocationMode"] = "ExactCount"
-            if device["allocationMode"] == "ExactCount" and not device.get("count"):
-                device["count"] = 1
 
 
 _NAMING = ("key", "operator", "value", "effect")

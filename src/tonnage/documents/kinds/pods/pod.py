@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import ClassVar
 
-from tonnage.documents.kinds.pods import pod_defaults, pod_placement
-from tonnage.documents.kinds.pods.pod_spec import MIRROR, validate_pod, validate_pod_annotations, validate_pod_template
+from tonnage.documents.kinds.pods import pod_defaults, pod_spec
 from tonnage.documents.strategy import Generation, Strategy, TypeRules, keep
 from tonnage.documents.validation.internal_form import pod_spec_diff, pod_spec_unchanged
 from tonnage.documents.validation.metadata import REQUIRED, affinity_terms, except_label_values, has_invalid_values
@@ -51,7 +50,7 @@ class PodStrategy(Strategy):
 
     def validate(self, doc: Doc) -> Errors:
         """The errors of a new pod, metadata apart. Mirrors ValidatePodCreate."""
-        errors, spec = validate_pod(doc), doc["spec"]
+        errors, spec = pod_spec.validate_pod(doc), doc["spec"]
         if spec.get("ephemeralContainers"):
             errors.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
         if spec.get("nodeName") and spec.get("schedulingGates"):
@@ -68,7 +67,7 @@ class PodStrategy(Strategy):
     def validate_update(self, new: Doc, old: Doc) -> Errors:
         spec, was = new["spec"], old["spec"]
         terms = was.get("affinity", {}).get("nodeAffinity", {}).get(REQUIRED, {}).get("nodeSelectorTerms", [])
-        errors = validate_pod(new)
+        errors = pod_spec.validate_pod(new)
         if has_invalid_values(terms):
             errors = except_label_values(errors, f"spec.affinity.nodeAffinity.{REQUIRED}")
         errors += _validate_annotation_changes(new, old)
@@ -80,8 +79,8 @@ class PodStrategy(Strategy):
             errors += wrong
             if "activeDeadlineSeconds" in spec:
                 return errors
-        errors += pod_placement.validate_only_added_tolerations(spec, was)
-        errors += pod_placement.validate_only_removed_gates(spec, was)
+        errors += pod_spec.validate_only_added_tolerations(spec, was)
+        errors += pod_spec.validate_only_removed_gates(spec, was)
         if pod_spec_unchanged(spec, was):
             return errors
         munged, wrong = _without_legal_changes(spec, was)
@@ -106,7 +105,9 @@ class PodStrategy(Strategy):
 
     def validate_status(self, new: Doc, old: Doc) -> Errors:
         status, was = new.get("status", {}), old.get("status", {})
-        errors = validate_pod_annotations(new["metadata"].get("annotations", {}), new["spec"], "metadata.annotations")
+        errors = pod_spec.validate_pod_annotations(
+            new["metadata"].get("annotations", {}), new["spec"], "metadata.annotations"
+        )
         errors += _validate_annotation_changes(new, old)
         for idx, condition in enumerate(status.get("conditions", ())):
             at, kind = f"status.conditions[{idx}]", condition.get("type", "")
@@ -121,7 +122,8 @@ class PodStrategy(Strategy):
                 errors.append(forbidden(at, "may not be set on pods that are already bound to a node"))
         errors += _STATUS(status, "status")
         errors += rules.immutable("status.qosClass", status.get("qosClass", ""), was.get("qosClass", ""))
-        for field, kind in _STATUS_LISTS.items():
+        for kind in ("containers", "initContainers", "ephemeralContainers"):
+            field = f"{kind[:-1]}Statuses"
             now, before = status.get(field, []), was.get(field, [])
             errors += _validate_transitions(now, before, f"status.{field}", old["spec"], kind)
         errors += _validate_claim_statuses(status.get("resourceClaimStatuses", []), new["spec"])
@@ -198,7 +200,7 @@ class PodTemplateStrategy(Strategy):
         drop_disabled_pod_fields(new["template"]["spec"])
 
     def validate(self, doc: Doc) -> Errors:
-        return validate_pod_template(doc["template"], "template")
+        return pod_spec.validate_pod_template(doc["template"], "template")
 
     def spec_changed(self, new: Doc, old: Doc) -> bool:
         return not same(new.get("template"), old.get("template"))
@@ -219,11 +221,6 @@ _UPDATABLE = ",".join(
         "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)",
     )
 )
-_STATUS_LISTS = {
-    "containerStatuses": "containers",
-    "initContainerStatuses": "initContainers",
-    "ephemeralContainerStatuses": "ephemeralContainers",
-}
 _CONDITION, _STATUS = TypeRules("core.PodCondition"), TypeRules("core.PodStatus")
 _CLAIM_STATUS = TypeRules("core.PodResourceClaimStatus")
 
@@ -247,7 +244,7 @@ def _without_legal_changes(spec: Doc, was: Doc) -> tuple[Doc, Errors]:
         keep(munged, was, "nodeSelector")
         now, before = (each.get("affinity", {}).get("nodeAffinity", {}) for each in (spec, was))
         if not same(now, before):
-            errors += pod_placement.validate_node_affinity_mutation(now, before)
+            errors += pod_spec.validate_node_affinity_mutation(now, before)
             affinity = munged.setdefault("affinity", {})
             keep(affinity, was.get("affinity", {}), "nodeAffinity")
             if not affinity and "affinity" not in was:
@@ -270,10 +267,14 @@ def _validate_deadline(now: int | None, before: int | None) -> Errors:
 
 def _validate_annotation_changes(new: Doc, old: Doc) -> Errors:
     now, before = (each["metadata"].get("annotations", {}) for each in (new, old))
-    if now.get(MIRROR) == before.get(MIRROR):
+    if now.get(pod_spec.MIRROR) == before.get(pod_spec.MIRROR):
         return []
-    told = "may not remove or update mirror pod annotation" if MIRROR in before else "may not add mirror pod annotation"
-    return [forbidden(f"metadata.annotations[{MIRROR}]", told)]
+    told = (
+        "may not remove or update mirror pod annotation"
+        if pod_spec.MIRROR in before
+        else "may not add mirror pod annotation"
+    )
+    return [forbidden(f"metadata.annotations[{pod_spec.MIRROR}]", told)]
 
 
 def _validate_transitions(now: list[Doc], before: list[Doc], path: str, spec: Doc, kind: str) -> Wrong:

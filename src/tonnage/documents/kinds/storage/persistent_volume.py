@@ -12,7 +12,7 @@ from functools import cache
 
 from tonnage.clock import rfc3339
 from tonnage.documents.schema import Struct, type_named
-from tonnage.documents.strategy import Strategy, TypeRules, fill
+from tonnage.documents.strategy import Strategy, TypeRules
 from tonnage.documents.validation import metadata
 from tonnage.documents.validation.internal_form import diff, internal, unchanged
 from tonnage.documents.validation.resources import validate_basic_resource
@@ -85,11 +85,6 @@ _TAKE_NO_MOUNT_OPTIONS = frozenset(
 
 class PersistentVolumeStrategy(Strategy):
     """Records the time of every phase change."""
-
-    def default(self, doc: Doc) -> None:
-        """Mirrors SetDefaults_PersistentVolume. The spec of an inline volume has neither of these two."""
-        super().default(doc)
-        fill(doc["spec"], {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"})
 
     def prepare_create(self, doc: Doc) -> None:
         doc["status"] = {"phase": "Pending", "lastPhaseTransitionTime": rfc3339(self.clock.now())}

@@ -16,7 +16,7 @@ from tonnage.documents.kinds.pods.pod import drop_disabled_pod_fields
 from tonnage.documents.kinds.pods.pod_defaults import default_pod_spec, spec_warnings, workload_name_warnings
 from tonnage.documents.kinds.pods.pod_spec import validate_pod_template
 from tonnage.documents.kinds.storage.persistent_volume_claim import validate_claim_spec
-from tonnage.documents.strategy import Generation, Strategy, TypeRules, fill, keep
+from tonnage.documents.strategy import Generation, Strategy, TypeRules, keep
 from tonnage.documents.validation.metadata import validate_label_selector
 from tonnage.objects import names
 from tonnage.objects.document import Doc, copy, same
@@ -31,17 +31,12 @@ MISMATCH = "`selector` does not match template `labels`"
 class WorkloadStrategy(Strategy):
     generation = Generation.COUNTED
     new_status: ClassVar[Doc] = {}
-    rolling: ClassVar[tuple[str, Doc]] = ("", {})
-    """The field of spec with the strategy, and the defaults of a rolling update."""
     warns_of_name: ClassVar[bool] = False
     """Pods are named after it, so its name should be a valid label too."""
 
     def default(self, doc: Doc) -> None:
         super().default(doc)
         default_pod_spec(doc["spec"]["template"]["spec"])
-        field, defaults = self.rolling
-        if field and doc["spec"][field]["type"] == "RollingUpdate":
-            fill(doc["spec"][field].setdefault("rollingUpdate", {}), defaults)
 
     def drop_disabled_fields(self, new: Doc, old: Doc) -> None:
         drop_disabled_pod_fields(new["spec"].get("template", {}).get("spec", {}))
@@ -164,7 +159,6 @@ def _validate_deployment_strategy(strategy: Doc, path: str) -> Errors:
 
 
 class DeploymentStrategy(WorkloadStrategy):
-    rolling: ClassVar[tuple[str, Doc]] = ("strategy", {"maxUnavailable": "25%", "maxSurge": "25%"})
     by_hand: ClassVar[Rules] = {
         "spec.selector": OfWhole(validate_selected_template),
         "spec.strategy": _validate_deployment_strategy,
@@ -259,7 +253,6 @@ class DaemonSetStrategy(WorkloadStrategy):
     new_status: ClassVar[Doc] = dict.fromkeys(
         ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"), 0
     )
-    rolling: ClassVar[tuple[str, Doc]] = ("updateStrategy", {"maxUnavailable": 1, "maxSurge": 0})
     by_hand: ClassVar[Rules] = {
         "spec.selector": OfWhole(_validate_daemon_template),
         "spec.updateStrategy": _validate_daemon_strategy,
@@ -304,11 +297,6 @@ class StatefulSetStrategy(WorkloadStrategy):
         for claim in doc.get("spec", {}).get("volumeClaimTemplates", ()):
             claim |= {"kind": "PersistentVolumeClaim", "apiVersion": "v1", "metadata": claim.get("metadata", {})}
         super().default(doc)
-        strategy = doc["spec"].setdefault("updateStrategy", {})
-        if "type" not in strategy:
-            fill(strategy, {"type": "RollingUpdate", "rollingUpdate": {}})
-        if strategy["type"] == "RollingUpdate" and "rollingUpdate" in strategy:
-            strategy["rollingUpdate"].setdefault("partition", 0)
 
     def drop_disabled_fields(self, new: Doc, old: Doc) -> None:
         super().drop_disabled_fields(new, old)

@@ -26,7 +26,6 @@ from tonnage.objects.texts.cron_schedule import InvalidSchedule, is_zone, parse_
 
 CONTROLLER_UID, JOB_NAME = "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name"
 OLD_CONTROLLER_UID, OLD_JOB_NAME = "controller-uid", "job-name"
-_NO_LIMIT = 2**31 - 1
 _MOST_PARALLEL = _MANY_TO_COUNT = _MOST_FAILED = 100_000
 _MOST_OF_MANY = 10_000
 """Limit of parallelism and maxFailedIndexes for over 100,000 completions with a backoffLimitPerIndex."""
@@ -42,21 +41,11 @@ class JobStrategy(WorkloadStrategy):
 
     def default(self, doc: Doc) -> None:
         spec: Doc = doc.setdefault("spec", {})
-        if "completions" not in spec and "parallelism" not in spec:
-            spec["completions"] = 1
-        spec.setdefault("parallelism", 1)
-        # A limit per index decides alone.
-        spec.setdefault("backoffLimit", _NO_LIMIT if "backoffLimitPerIndex" in spec else 6)
         labels = spec.get("template", {}).get("metadata", {}).get("labels")
         if labels and not doc["metadata"].get("labels"):
             # As upstream the same map: labels added to a new Job's template are also the Job's.
             doc["metadata"]["labels"] = labels
-        spec.setdefault("completionMode", "NonIndexed")
-        spec.setdefault("suspend", False)
-        spec.setdefault("podReplacementPolicy", "Failed" if "podFailurePolicy" in spec else "TerminatingOrFailed")
-        spec.setdefault("manualSelector", False)
-        Strategy.default(self, doc)
-        default_job_parts(spec)
+        super().default(doc)
 
     def prepare_create(self, doc: Doc) -> None:
         super().prepare_create(doc)
@@ -119,14 +108,6 @@ def _generate_selector(doc: Doc) -> None:
     selector = dict(spec.get("selector") or {})
     selector["matchLabels"] = {CONTROLLER_UID: uid, **selector.get("matchLabels", {})}
     spec["selector"] = selector
-
-
-def default_job_parts(spec: Doc) -> None:
-    for rule in spec.get("podFailurePolicy", {}).get("rules", ()):
-        for pattern in rule.get("onPodConditions", ()):
-            if not pattern.get("status"):
-                pattern["status"] = "True"
-    default_pod_spec(spec["template"]["spec"])
 
 
 def _validate_generated_selector(doc: Doc) -> Errors:
@@ -242,7 +223,7 @@ class CronJobStrategy(Strategy):
     def default(self, doc: Doc) -> None:
         """The pods' defaults are filled in here; the Job's own defaults are, when the Job is created."""
         super().default(doc)
-        default_job_parts(doc["spec"]["jobTemplate"]["spec"])
+        default_pod_spec(doc["spec"]["jobTemplate"]["spec"]["template"]["spec"])
 
     def drop_disabled_fields(self, new: Doc, old: Doc) -> None:
         drop_disabled_pod_fields(_job_spec(new).get("template", {}).get("spec", {}))
