@@ -8,8 +8,8 @@ shop/temp   dynamic  kube-system/node-1-pools    …             miss: largest f
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,26 +25,20 @@ from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING, class_na
 from tonnage.scheduling.volumes.capacity.pools import Room
 from tonnage.scheduling.volumes.claim_sequences import claims_in_order, classes_of
 from tonnage.scheduling.volumes.demand import Demand, counted_bytes, size_to_make
-from tonnage.scheduling.volumes.explain.account_entries import (
-    BOUND,
-    DYNAMIC,
-    NO_SUPPLY,
-    REBUILD,
-    STATIC,
-    ClaimAccount,
-    Miss,
-    NodeAccount,
-    Slots,
-    Supply,
-    elsewhere,
-    out_of_reach,
-    room_miss,
-)
-from tonnage.scheduling.volumes.explain.shared_account import SharedAccount
+from tonnage.scheduling.volumes.explain import account_entries as entries
+from tonnage.scheduling.volumes.explain.account_entries import ClaimAccount, Miss, NodeAccount, Supply, elsewhere
 from tonnage.scheduling.volumes.packing.claim_orders import bad_order, safe_order
-from tonnage.scheduling.volumes.packing.pool_fits import UNBOUNDED, UNLIMITED, Sizes, descending, place_one
+from tonnage.scheduling.volumes.packing.pool_fits import (
+    UNBOUNDED,
+    UNLIMITED,
+    SearchBudget,
+    Sizes,
+    descending,
+    place_one,
+)
 from tonnage.scheduling.volumes.packing.pool_grades import Grade, grade_one
 from tonnage.scheduling.volumes.packing.pool_policies import ANY_POOL, PackedClaim, PoolPolicy, placed_by
+from tonnage.scheduling.volumes.packing.shared_pools import SharedView, shared_places
 from tonnage.scheduling.volumes.reservations.holds import Hold
 from tonnage.scheduling.volumes.static_volumes import Match
 from tonnage.scheduling.volumes.volume_fit import NO_PROVISIONER, ProvisioningDemand, VolumeFit
@@ -75,15 +69,13 @@ class VolumeAccount:
 
     def _node(self, row: int, provisioning: ProvisioningDemand, match: Match | None, place: int) -> NodeAccount:
         rebuilt = {claim.key for claim in provisioning.claims if claim.is_bound}
-        claims = [
-            ClaimAccount(
-                claim.key, BOUND, _bytes(claim), claim.spec.volume_name, miss=self._unreachable(claim, volume, row)
-            )
-            for claim, volume in self._demand.bound
-            if claim.key not in rebuilt
-        ]
+        claims = []
+        for claim, volume in self._demand.bound:
+            if claim.key not in rebuilt:
+                miss, name = self._unreachable(claim, volume, row), claim.spec.volume_name
+                claims.append(ClaimAccount(claim.key, entries.BOUND, _bytes(claim), name, miss=miss))
         claims += [
-            ClaimAccount(claim.key, STATIC, _bytes(claim), volume.name)
+            ClaimAccount(claim.key, entries.STATIC, _bytes(claim), volume.name)
             for claim, volume in (match.bindings(place) if match is not None else ())
         ]
         claims += self._made(row, provisioning, rebuilt)
@@ -120,14 +112,14 @@ class VolumeAccount:
             if is_rebuild:
                 volume = claim.spec.volume_name
                 miss = self._unreachable(claim, self._storage.volumes.get(volume), row) or miss
-            supply = NO_SUPPLY
+            supply = entries.NO_SUPPLY
             if place >= 0:
                 if place not in supplies:
                     supplies[place] = self._supply(row, provisioning, place)
                 supply = supplies[place]
                 if supply.capacity is not None:
                     supply = replace(supply, capacity=member_of(supply.capacity, claim.class_name))
-            kind = REBUILD if is_rebuild else DYNAMIC
+            kind = entries.REBUILD if is_rebuild else entries.DYNAMIC
             size = size_to_make(claim, self._storage, is_rebuild=is_rebuild)
             sized = "" if is_rebuild else self._sized(claim)
             if miss is None and supply.miss is not None:
@@ -164,7 +156,7 @@ class VolumeAccount:
         numbers = objects.numbers_at(row)
         if not numbers:
             lacking = [each for each in class_names_in(class_name) if not self._fit.index.of(each).numbers_at(row)]
-            return Supply(miss=out_of_reach(" and ".join(lacking)), group=self._group(class_name))
+            return Supply(miss=entries.out_of_reach(" and ".join(lacking)), group=self._group(class_name))
         at_place = zip(provisioning.claims, provisioning.places, strict=True)
         claims = {claim.key: claim for claim, at in at_place if at == place}
         counted = {key: counted_bytes(claim, self._storage, is_rebuild=claim.is_bound) for key, claim in claims.items()}
@@ -212,7 +204,7 @@ class VolumeAccount:
         is_unsure = grade in (Grade.POSSIBLE.name.lower(), Grade.ORDERED.name.lower())
         bad_order = _bad_order(room, sized, promised, pool_policy) if pool_policy not in ANY_POOL and is_unsure else ()
         if is_refused:
-            miss = room_miss(capacity, room, sizes, held, holds, search, pool_policy, bad_order)
+            miss = entries.room_miss(capacity, room, sizes, held, holds, search, pool_policy, bad_order)
             if group:
                 miss = replace(miss, told=f"{miss.told} (capacity group {group})")
         order = None
@@ -286,7 +278,7 @@ class VolumeAccount:
                 yield account
                 continue
             used, limit = self._attached.on(row, volume.driver)
-            slots = Slots(volume.driver, used, limit, len(new.get(volume.driver, ())))
+            slots = entries.Slots(volume.driver, used, limit, len(new.get(volume.driver, ())))
             yield account if limit is None else replace(account, slots=slots)
 
 
@@ -332,3 +324,120 @@ def _bad_order(room: Room, sized: dict[Key, int], promised: Sizes, pool_policy: 
         left.pop(name, None)
         found.append(step._replace(claim=name))
     return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class SharedAccount:
+    """What one object has for a group of claims, where other classes have some of its pools.
+
+    fast needs 2×60Gi of 100Gi, 60Gi and mixed needs 60Gi of 60Gi, 40Gi: they pack no way into these pools
+    160Gi free, 80Gi promised to batch/job-0 since …, needs 40Gi, and the driver … (pools shared with mixed)
+    """
+
+    view: SharedView
+    class_name: str
+    sizes: Sizes
+    sized: Mapping[Key, int]
+    classes: Mapping[Key, str]
+    holds: Sequence[Hold]
+    """On the object and on all that are connected with it."""
+    held: Sizes | None
+    search: SearchBudget
+    slots: int = UNBOUNDED
+    """How many volumes can still be made from the object."""
+
+    def supply(self, capacity: CSIStorageCapacity) -> Supply:
+        grade = self._grade(self.view)
+        order = self.view.order(self.sizes, self.class_name, self.search) if grade is Grade.ORDERED else None
+        return Supply(
+            capacity,
+            self._room(),
+            self._takes(),
+            grade.name.lower(),
+            promised=tuple(self.holds),
+            shares=self._others(capacity),
+            order=tuple(claims_in_order(order, self.sized, self.classes)) if order is not None else (),
+        )
+
+    def refusal(self, capacity: CSIStorageCapacity) -> Supply:
+        miss, others = self._miss(), self._others(capacity)
+        if others:
+            miss = Miss(miss.rank, miss.lacking_bytes, f"{miss.told} (pools shared with {', '.join(others)})")
+        first = self.holds[0] if self.held is None and self.holds else None
+        promised = () if self.held is None else tuple(self.holds)
+        return Supply(capacity, self._room(), {}, "none", first, promised, miss=miss, shares=others)
+
+    def _miss(self) -> Miss:
+        by_class = self._by_class()
+        for name, (sizes, room) in by_class.items():
+            miss = entries.lack(room, sizes, self.search)
+            if miss is not None:
+                return Miss(miss.rank, miss.lacking_bytes, f"{name}: {miss.told}") if len(by_class) > 1 else miss
+        if self.held is None:
+            return entries.in_use(entries.reserved(self.holds))
+        room, together = self._room(), sum(self.sizes)
+        if together > sum(room.pools):
+            free, needed = entries.amount(sum(room.shown_pools)), entries.amount(together)
+            told = f"{free} free in {len(room.pools)} pools, needs {needed} together"
+            return entries.lacking(together - sum(room.pools), told)
+        if self._grade(self.view._replace(promised=())) is Grade.NONE:
+            parts = [
+                f"{name} needs {entries.amounts(sizes)} of {entries.amounts(room.shown_pools)}"
+                for name, (sizes, room) in by_class.items()
+            ]
+            return entries.lacking(0, f"{' and '.join(parts)}: they pack no way into these pools")
+        miss = entries.slots_miss(room, len(self.sizes), len(self.view.promised), self.holds)
+        if miss is not None:
+            return miss
+        reached, reaches = set(self._places()), self.view.pools.reaches
+        promised = [size for size, owner in self.view.promised if not reached.isdisjoint(reaches[owner].places)]
+        return entries.promised_miss(room, self.sizes, descending(promised), self.holds)
+
+    def _grade(self, view: SharedView) -> Grade:
+        return view.grade(self.sizes, self.class_name, self.search, with_order=True)
+
+    def _by_class(self) -> dict[str, tuple[Sizes, Room]]:
+        """By class of the group: its claims, and the pools that it reaches."""
+        found: dict[str, list[int]] = {}
+        for key, size in self.sized.items():
+            found.setdefault(self.classes[key], []).append(size)
+        reaches, owners = self.view.pools.reaches, self.view.owners
+        limits = {name: reaches[owners[name]].limit for name in found}
+        return {
+            name: (descending(sizes), Room(self._pools(self._reach(name)), limits[name], keeps=self.view.keeps))
+            for name, sizes in sorted(found.items())
+        }
+
+    def _reach(self, name: str) -> tuple[int, ...]:
+        return self.view.pools.reaches[self.view.owners[name]].places
+
+    def _places(self) -> list[int]:
+        return sorted({place for name in set(self.classes.values()) for place in self._reach(name)})
+
+    def _pools(self, places: Sequence[int]) -> tuple[int, ...]:
+        return tuple(self.view.pools.free[place] for place in places)
+
+    def _room(self) -> Room:
+        """The pools that the group's classes reach."""
+        return Room(self._pools(self._places()), keeps=self.view.keeps, slots=self.slots)
+
+    def _takes(self) -> dict[Key, int]:
+        pieces, shown = self.view.pieces(self.sizes, self.class_name) or (), self._places()
+        places = shared_places(self.view.pools, pieces, self.view.promised, self.search) or ()
+        left, found = dict(self.sized), dict[Key, int]()
+        for (size, owner), place in zip(pieces, places, strict=False):
+            key = next(
+                key for key, each in left.items() if each == size and self.view.owners[self.classes[key]] == owner
+            )
+            del left[key]
+            found[key] = shown.index(place)
+        return found
+
+    def _others(self, capacity: CSIStorageCapacity) -> tuple[str, ...]:
+        """The other classes that reach some of these pools."""
+        mine, reached = {member.storage_class_name for member in members_of(capacity)}, set(self._places())
+        return tuple(
+            name
+            for name, owner in sorted(self.view.owners.items())
+            if name not in mine and not reached.isdisjoint(self.view.pools.reaches[owner].places)
+        )
