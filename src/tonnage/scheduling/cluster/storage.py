@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
@@ -136,9 +137,9 @@ class Storage:
 
     def __init__(self) -> None:
         self._listeners: dict[type[Object], list[Listener[Any]]] = {kind: [] for kind in (*STORAGE_KINDS, Event)}
-        self.claims: AssumedObjects[PersistentVolumeClaim] = AssumedObjects(self._teller(PersistentVolumeClaim))
+        self.claims = AssumedObjects[PersistentVolumeClaim](partial(self._tell, PersistentVolumeClaim))
         """By namespace/name."""
-        self.volumes: AssumedObjects[PersistentVolume] = AssumedObjects(self._teller(PersistentVolume))
+        self.volumes = AssumedObjects[PersistentVolume](partial(self._tell, PersistentVolume))
         self.classes: dict[str, StorageClass] = {}
         self.drivers: dict[str, CSIDriver] = {}
         self.csi_nodes: dict[str, CSINode] = {}
@@ -187,9 +188,6 @@ class Storage:
             return self._plain[type(each)]
         except KeyError:
             raise TypeError(f"{type(each).__name__} is not a kind of storage") from None
-
-    def _teller(self, kind: type[Kind]) -> Listener[Kind]:
-        return lambda old, new: self._tell(kind, old, new)
 
     def _tell(self, kind: type[Any], old: Any, new: Any) -> None:
         for listener in self._listeners[kind]:

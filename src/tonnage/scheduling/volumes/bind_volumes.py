@@ -25,6 +25,7 @@ from tonnage.objects.core_v1.persistent_volume import (
     ObjectReference,
 )
 from tonnage.objects.meta import Key, Object
+from tonnage.objects.volume_matching import is_bound_to_claim
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import AssumedObjects, OutOfSync, Storage
@@ -107,11 +108,8 @@ def revert(storage: Storage, assumed: Assumed) -> None:
 def with_claim_ref(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
     """The volume with a claimRef to the claim; the same object if it has one. Mirrors GetBindVolumeToClaim. The
     annotation allows the binder to unbind the pair; a volume pre-bound to the claim does not get it."""
-    owner = volume.spec.claim_ref
-    is_named = owner is not None and (owner.namespace, owner.name) == (claim.namespace, claim.name)
-    is_kept = is_named and owner is not None and owner.uid in ("", claim.uid)
-    changed = volume
-    if not is_named or owner is None or owner.uid != claim.uid:
+    owner, changed = volume.spec.claim_ref, volume
+    if owner is None or owner.key != claim.key or owner.uid != claim.uid:
         reference = ObjectReference(
             api_version="v1",
             kind="PersistentVolumeClaim",
@@ -121,7 +119,7 @@ def with_claim_ref(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Pe
             resource_version=claim.metadata.resource_version,
         )
         changed = msgspec.structs.replace(changed, spec=msgspec.structs.replace(volume.spec, claim_ref=reference))
-    if not is_kept and BOUND_BY_CONTROLLER not in volume.metadata.annotations:
+    if not is_bound_to_claim(volume, claim) and BOUND_BY_CONTROLLER not in volume.metadata.annotations:
         changed = _annotated(changed, {BOUND_BY_CONTROLLER: "yes"})
     return changed
 

@@ -114,8 +114,6 @@ class Reading:
         self.shared: dict[int, SharedView] = {}
         """Objects that must be judged pool by pool, with others, by object number."""
         self._capacities: list[CSIStorageCapacity | None] = []
-        self._told_bytes: list[int] = []
-        """By object, the free bytes that scores use, as published."""
         self.pools = _no_pools(0, 1)
         self._table: npt.NDArray[np.void] = np.zeros(0, dtype=_COLUMNS)
         self._memo: dict[tuple[Question, Sizes], Grades] = {}
@@ -129,7 +127,6 @@ class Reading:
         more = objects - len(self.rooms)
         self.rooms += [NO_ROOM] * more
         self._capacities += [None] * more
-        self._told_bytes += [0] * more
         self._table = grown(self._table, objects)
         self._widen_pools(objects, self.pools.shape[1])
         self._memo.clear()
@@ -150,7 +147,6 @@ class Reading:
         self.pools[number] = NO_POOL
         if room.pools:
             self.pools[number, : len(room.pools)] = [max(min(pool, MOST_BYTES), NO_POOL) for pool in room.pools]
-        self._told_bytes[number] = self.policy.scored_bytes(capacity) if capacity is not None else 0
         self.write_holds(number)
 
     def write_holds(self, number: int) -> None:
@@ -224,12 +220,6 @@ class Reading:
                 answers[number] = found
         return _GRADES[found]
 
-    @property
-    def scored(self) -> Ints:
-        """By object, the free bytes that scores use, less promises."""
-        column: Ints = self._table["scored"]
-        return column
-
     def held_beside(self, number: int, own: Collection[Key]) -> Held:
         """The holds on an object, except those for the claims in `own`."""
         capacity = self._capacities[number]
@@ -241,15 +231,17 @@ class Reading:
 
     def scored_by_object(self, own: Collection[Key] = ()) -> Ints:
         """By object number, the free bytes that scores use, less promises to claims not in `own`."""
+        column: Ints = self._table["scored"]
         if not own or not self.held:
-            return self.scored
-        found = self.scored.copy()
+            return column
+        found = column.copy()
         for number in self.held:
             found[number] = self._scored_beside(number, self.held_beside(number, own) or ())
         return found
 
     def _scored_beside(self, number: int, promised: Sizes) -> int:
-        told = self._told_bytes[number]
+        capacity = self._capacities[number]
+        told = self.policy.scored_bytes(capacity) if capacity is not None else 0
         return max(told - sum(promised), 0) if promised else told
 
     def _answers(self, question: Question, sizes: Sizes) -> Grades:

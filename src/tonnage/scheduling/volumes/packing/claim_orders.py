@@ -86,16 +86,14 @@ def outcomes(pools: Sequence[int], sizes: Sizes, policy: PoolPolicy, search: Sea
     return None if _has_too_many_orders(pools, policy) else _outcomes(policy, tuple(pools), sizes, search)
 
 
-def _play(pools: Sizes, policy: PoolPolicy, search: SearchBudget) -> DriverSearch:
-    return DriverSearch(pools_of_one(pools, policy), search, most=_MOST_STEPS, cost=_STEPS_A_STATE)
-
-
 def _played(policy: PoolPolicy, pools: Sizes, sizes: Sizes, search: SearchBudget) -> tuple[PackedClaim, ...] | None:
-    return unless_given_up(lambda: _play(pools, policy, search).shut_out(pieces_of_one(sizes)))
+    play = DriverSearch(pools_of_one(pools, policy), search, most=_MOST_STEPS, cost=_STEPS_A_STATE)
+    return unless_given_up(lambda: play.shut_out(pieces_of_one(sizes)))
 
 
 def _left(policy: PoolPolicy, pools: Sizes, sizes: Sizes, search: SearchBudget) -> frozenset[Sizes] | None:
-    found = unless_given_up(lambda: _play(pools, policy, search).outcomes(pieces_of_one(sizes), {0}))
+    play = DriverSearch(pools_of_one(pools, policy), search, most=_MOST_STEPS, cost=_STEPS_A_STATE)
+    found = unless_given_up(lambda: play.outcomes(pieces_of_one(sizes), {0}))
     return None if found is None else frozenset(descending(free) for _, free in found)
 
 
