@@ -244,10 +244,8 @@ class LargeResponse(web.Response):
             self._hold(-size)
 
 
-def connection_of(request: web.BaseRequest) -> HttpConnection | None:
-    """The connection of a request; None in tests that use none of ours."""
-    protocol = request.protocol
-    return protocol if isinstance(protocol, HttpConnection) else None
+def connection_of(request: web.BaseRequest) -> HttpConnection:
+    return cast(HttpConnection, request.protocol)
 
 
 def _closing(status: int, message: str) -> web.Response:

@@ -72,9 +72,7 @@ class Listener:
 
     def __init__(self, handler: Handler, *, tls: Tls | None, limits: ConnectionLimits) -> None:
         async def handle(request: web.BaseRequest) -> web.StreamResponse:
-            connection = connection_of(request)
-            if connection is not None:
-                connection.begins()
+            connection_of(request).begins()
             return await handler(request)
 
         self._tls = tls

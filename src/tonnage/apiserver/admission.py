@@ -8,9 +8,8 @@ are in `documents/kinds/resource_quota.py`; `controllers/namespaces.py` counts a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import Protocol, TypeVar
 
 from tonnage.apiserver import event_loop
 from tonnage.apiserver.event_loop import on_loop
@@ -31,21 +30,14 @@ _QUOTAS = BY_PLURAL["", "resourcequotas"]
 _TRIES = 16
 
 
-T = TypeVar("T")
-
-
-class Work(Protocol):
-    async def __call__(self, is_large: bool, work: Callable[[], T], /) -> T: ...
-
-
 Charge = tuple[str, Amounts]
 """The key of a quota's record, and the amounts charged to it."""
 
 
 class QuotaAdmission:
-    def __init__(self, store: Store, clock: Clock, work: Work) -> None:
+    def __init__(self, store: Store, clock: Clock, workers: event_loop.Workers) -> None:
         self._store = store
-        self._work = work
+        self._work = workers.work
         self._clock = clock
         self._locks = KeyedLocks()
 

@@ -148,11 +148,11 @@ class Application:
         return response
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        path, connection = request.path, connection_of(request)
+        path = request.path
         user = self._access.authentication(lambda: self._user_of(request), may_be_anonymous=self.anonymous_auth)
         note(request, user=user)
         if user is not None:
-            if connection is not None and not connection.let_in():
+            if not connection_of(request).let_in():
                 raise TooManyRequests("Too many connections, please try again later.", retry_after_s=1)
         elif not self.anonymous_auth and _first_step(path) not in _OPEN_TO_ALL:
             raise Unauthorized("Unauthorized")
@@ -176,9 +176,7 @@ class Application:
         return await self._about_resource(request, at, asked)
 
     def _user_of(self, request: web.BaseRequest) -> User | None:
-        connection = connection_of(request)
-        certificate = connection.certificate if connection is not None else None
-        return self.authenticator.authenticate(request.headers, certificate)
+        return self.authenticator.authenticate(request.headers, connection_of(request).certificate)
 
     # -- resources ----------------------------------------------------------------------------------------------------
 
@@ -287,14 +285,11 @@ class Application:
                 async for frames in watching.frames():
                     if not is_known():
                         break
-                    if connection is not None:
-                        connection.sends(min(watching.ends_at + _LAST_FRAMES_S, loop.time() + SEND_S))
+                    connection.sends(min(watching.ends_at + _LAST_FRAMES_S, loop.time() + SEND_S))
                     await response.write(frames)
-                    if connection is not None:
-                        connection.sent()
+                    connection.sent()
                     events.inc()
-            if connection is not None:
-                connection.sends(loop.time() + SEND_S)
+            connection.sends(loop.time() + SEND_S)
             await response.write_eof()
         except ConnectionError:
             pass  # the client went away; most watches end so

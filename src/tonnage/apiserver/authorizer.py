@@ -1,7 +1,8 @@
 """Authorization: RBAC on one store.
 
 The index of roles and bindings follows the store: a write is in the index before its writer is answered, so the very
-next request is judged by it. Members of system:masters may do everything.
+next request is judged by it. Members of system:masters may do everything. Roles and bindings are read on the loop: a
+thread asks the loop for each part.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import logging
 from functools import partial
 
-from tonnage.apiserver import event_loop, registry
+from tonnage.apiserver import registry
+from tonnage.apiserver.event_loop import on_loop
 from tonnage.documents.access import escalation, policy
 from tonnage.documents.access.attributes import AccessDecision, Attributes, Authorizer
 from tonnage.documents.access.rules import RuleIndex
@@ -34,7 +36,13 @@ class RbacAuthorizer:
                 follow(record, is_deleted=False)
 
     def authorize(self, attributes: Attributes) -> AccessDecision:
-        return _MASTER if attributes.user.is_master else self.policy.authorize(attributes)
+        return _MASTER if attributes.user.is_master else on_loop(lambda: self.policy.authorize(attributes))
+
+    def sheet(self, user: User, namespace: str) -> policy.Sheet:
+        return on_loop(lambda: self.policy.sheet(user, namespace))
+
+    def rules_of(self, role: policy.RoleRef, namespace: str) -> RuleIndex:
+        return on_loop(lambda: self.policy.rules_of(role, namespace))
 
     def _changed(self, resource: Resource, record: StoreRecord, *, is_deleted: bool) -> None:
         put, drop = self.policy.put_role, self.policy.drop_role
@@ -54,20 +62,4 @@ def guard_of(authorizer: Authorizer) -> registry.Guard | None:
     """The check of writes to roles and bindings, for a thread; None where everything is allowed."""
     if not isinstance(authorizer, RbacAuthorizer):
         return None
-    return partial(escalation.refuse_escalation, rights=_RightsOnLoop(authorizer))
-
-
-class _RightsOnLoop:
-    """Roles and bindings, read on the loop: a thread asks the loop for each part."""
-
-    def __init__(self, authorizer: RbacAuthorizer) -> None:
-        self._authorizer = authorizer
-
-    def authorize(self, attributes: Attributes) -> AccessDecision:
-        return event_loop.on_loop(lambda: self._authorizer.authorize(attributes))
-
-    def sheet(self, user: User, namespace: str) -> policy.Sheet:
-        return event_loop.on_loop(lambda: self._authorizer.policy.sheet(user, namespace))
-
-    def rules_of(self, role: policy.RoleRef, namespace: str) -> RuleIndex:
-        return event_loop.on_loop(lambda: self._authorizer.policy.rules_of(role, namespace))
+    return partial(escalation.refuse_escalation, rights=authorizer)

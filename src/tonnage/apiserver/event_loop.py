@@ -56,6 +56,10 @@ class Workers:
         self.under_way = 0
         """Work that runs or waits; if its client has gone, it counts until its thread is free."""
 
+    async def work(self, is_large: bool, work: Callable[[], T]) -> T:
+        """The result of `work`: run here, or in a thread if it is large."""
+        return await self.run(work) if is_large else work()
+
     async def run(self, work: Callable[[], T]) -> T:
         """The result of `work`, run in a thread. Raises TooManyRequests when too many wait."""
         if self.under_way >= self._max_under_way:

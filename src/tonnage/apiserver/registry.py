@@ -15,7 +15,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import TypeVar
 
 from tonnage.apiserver import event_loop, requests
 from tonnage.apiserver.admission import Charge, QuotaAdmission, StoreLister
@@ -46,7 +45,6 @@ from tonnage.store.errors import KeyDamaged, KeyExists, KeyMissing, StaleRevisio
 from tonnage.store.records import StoreRecord
 from tonnage.store.store import Store
 
-T = TypeVar("T")
 Guard = Callable[[Resource, str, str, Doc, Doc | None, User], None]
 """(resource, namespace, name in the URL, new, old, user). Raises Forbidden for rights that the user lacks."""
 Change = Callable[[Doc], Doc]
@@ -84,6 +82,7 @@ class Registry:
         compile_schemas()  # before threads start
         self.store = store
         self.workers = Workers()
+        self.work = self.workers.work
         self.gates = gates
         self.clock = clock
         self.authorizer: Authorizer = authorizer or AllowAll()
@@ -91,12 +90,8 @@ class Registry:
         self.definitions = Definitions(store)
         self._names = creation.NameGenerator(rng)
         self._admission = Admission(StoreLister(store), generate_name=self._names.generate_name)
-        self._quotas = QuotaAdmission(store, clock, self.work)
+        self._quotas = QuotaAdmission(store, clock, self.workers)
         self._creator = creation.Creator(gates=gates, clock=clock, names=self._names, admission=self._admission)
-
-    async def work(self, is_large: bool, work: Callable[[], T]) -> T:
-        """The result of `work`: run here, or in a thread if it is large."""
-        return await self.workers.run(work) if is_large else work()
 
     def strategy(self, resource: Resource) -> Strategy:
         return self._creator.strategy(resource)

@@ -104,7 +104,7 @@ async def serve(
             dict.fromkeys((settings.bind, "127.0.0.1", "::1", "localhost", "kubernetes", "kubernetes.default"))
         )
         with _files_of(folder):
-            credentials = read_credentials(
+            authenticator, tls, ca_pem, admin_token = read_credentials(
                 folder,
                 store,
                 clock,
@@ -114,10 +114,9 @@ async def serve(
                 issuer=settings.service_account_issuer,
                 audiences=settings.api_audiences,
             )
-        ca_pem, admin_token = credentials.ca_pem, credentials.admin_token
         application = Application(
             registry,
-            authenticator=credentials.authenticator,
+            authenticator=authenticator,
             anonymous_auth=settings.anonymous_auth,
             collector_registry=metrics.new_registry(),
             rng=rng,
@@ -136,16 +135,16 @@ async def serve(
             expiry = EventExpiry(registry, clock, settings.event_ttl_s)
             await enter(in_background(expiry.run(), "expiry of events"))
             await enter(bootstrap.cluster_roles_aggregated(registry, rng))
-            await enter(token_secrets_filled(registry, credentials.authenticator.accounts.key, ca_pem, rng))
-            await enter(authentication_published(registry, credentials.client_certificates, rng))
-            await enter(client_ca_followed(settings.client_ca_file, credentials.client_certificates, clock))
+            await enter(token_secrets_filled(registry, authenticator.accounts.key, ca_pem, rng))
+            await enter(authentication_published(registry, authenticator.certificates, rng))
+            await enter(client_ca_followed(settings.client_ca_file, authenticator.certificates, clock))
             try:
                 opened = await enter(
                     listener.listening(
                         application.handle,
                         host=settings.bind,
                         port=settings.port,
-                        tls=credentials.tls.context,
+                        tls=tls.context,
                         grace_s=_GRACE_S,
                     )
                 )
@@ -154,7 +153,7 @@ async def serve(
                     f"cannot listen on {settings.bind}:{settings.port}: {exc.strerror or exc}",
                     hint="choose another --secure-port, or 0 for a free one",
                 ) from exc
-            await enter(credentials.tls.renewed())
+            await enter(tls.renewed())
             await enter(bootstrap.taken_when_there_is_room(partial(bootstrap.publish_address, registry, opened.port)))
             host = f"[{settings.bind}]" if ":" in settings.bind else settings.bind
             url = application.url = f"https://{host}:{opened.port}"

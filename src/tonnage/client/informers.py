@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Any, Final, Protocol, Self, TypeVar, Unpack, cast
+from typing import Any, Final, Self, TypeVar, Unpack, cast
 
 from tonnage.client.cache import Cache
 from tonnage.client.http import Client
@@ -108,16 +108,6 @@ class Informers:
     async def _wait_synced(self) -> None:
         for informer in tuple(self._informers.values()):
             await informer.wait_synced()
-
-
-class InformerFactory(Protocol):
-    """Where a part of a program gets its caches: `Informers`, or a scope of them."""
-
-    def of(self, cls: type[T], *, namespace: str = "") -> Cache[T]: ...
-
-    def followed(self) -> dict[Resource, type[Object]]: ...
-
-    async def wait_synced(self) -> None: ...
 
 
 class InformerView(Cache[T]):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
 
 from tonnage.clock import Clock
 
@@ -21,11 +20,6 @@ _LOOK_EVERY_S = 0.05
 """How often a request that gives way checks whether the urgent work is done."""
 _SHORTEST_WAIT_S = 0.001
 """Sums of fractions end a little before the token is whole; without a minimum the wait would be 0."""
-
-
-class Limit(Protocol):
-    async def take(self) -> None:
-        """Return when one more request may be sent."""
 
 
 class TokenBucket:
@@ -135,3 +129,6 @@ class SpareTokens:
 
     def _is_busy(self) -> bool:
         return not self.hurried and any(says() for says in self.busy)
+
+
+Limit = TokenBucket | SpareTokens

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from tonnage.behaviour.nodes.node_lifecycle_plan import EvictionRates
 from tonnage.client import http, metrics, reconciler
-from tonnage.client.informers import InformerFactory
+from tonnage.client.informers import Informers, InformerScope
 from tonnage.client.recorder import EventType, Recorder
 from tonnage.clock import Clock, StampAges
 from tonnage.csi.client import CsiClient
@@ -56,7 +56,7 @@ class ControllerContext:
     """All controllers share the client; `recorder` writes events under the controller's own name."""
 
     client: http.Client
-    informers: InformerFactory
+    informers: Informers | InformerScope
     recorder: Recorder
     clock: Clock
     rng: random.Random

@@ -18,7 +18,6 @@ import hashlib
 import logging
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +26,6 @@ import yaml
 from tonnage.apiserver.authentication.client_certificates import ClientCertificates, read_client_ca
 from tonnage.apiserver.authentication.service_account_tokens import ServiceAccountTokens, ensure_signing_key
 from tonnage.apiserver.settings import DEFAULT_ISSUER
-from tonnage.certificates import ensure_identity
 from tonnage.clock import Clock
 from tonnage.documents.access.service_account_tokens import InvalidToken
 from tonnage.errors import TonnageError, Unauthorized
@@ -40,18 +38,18 @@ from tonnage.store.store import Store
 
 class Authenticator:
     def __init__(
-        self, tokens: Mapping[str, User], accounts: ServiceAccountTokens, certificates: ClientCertificates | None = None
+        self, tokens: Mapping[str, User], accounts: ServiceAccountTokens, certificates: ClientCertificates
     ) -> None:
         self._users = {_digest(token.encode()): user.authenticated() for token, user in tokens.items()}
-        self._certificates = certificates
+        self.certificates = certificates
         self.accounts = accounts
 
     def authenticate(self, headers: Mapping[str, str], certificate: bytes | None = None) -> User | None:
         """The user of a request; None without credentials. `certificate` is DER. Raises Unauthorized."""
         refused: Exception | None = None
-        if certificate and self._certificates is not None:
+        if certificate:
             try:
-                user = self._certificates.authenticate(certificate)
+                user = self.certificates.authenticate(certificate)
             except InvalidCertificate as exc:
                 refused = exc
             else:
@@ -159,17 +157,6 @@ def write_kubeconfig(path: Path, *, url: str, ca_pem: bytes, token: str) -> None
     write_private(path, yaml.safe_dump(config, sort_keys=False).encode())
 
 
-@dataclass(frozen=True, slots=True)
-class ServerCredentials:
-    """The authenticator, TLS with its CA, the admin's token, and the clients' CAs."""
-
-    authenticator: Authenticator
-    tls: ServerTls
-    ca_pem: bytes
-    admin_token: str
-    client_certificates: ClientCertificates
-
-
 def read_credentials(
     folder: Path,
     store: Store,
@@ -180,8 +167,8 @@ def read_credentials(
     client_ca_file: Path | None = None,
     issuer: str = DEFAULT_ISSUER,
     audiences: Sequence[str] = (),
-) -> ServerCredentials:
-    """Read existing files, create missing ones. Raises TonnageError, OSError.
+) -> tuple[Authenticator, ServerTls, bytes, str]:
+    """The authenticator, TLS, its CA and the admin's token. Missing files are created. Raises TonnageError, OSError.
 
     If the token file names no administrator, the folder's own token stays valid.
     """
@@ -191,12 +178,11 @@ def read_credentials(
     if not admin_token:
         admin_token = ensure_token(folder / "token")
         users = {**users, admin_token: ADMIN}
-    own_ca = ensure_identity(pki, hosts, clock.now()).ca_pem
-    client_ca = read_client_ca(client_ca_file) if client_ca_file else own_ca
-    certificates = ClientCertificates(client_ca, clock.now)
     serving = ServingCertificate(pki, hosts, clock)
+    own_ca = serving.identity.ca_pem
+    certificates = ClientCertificates(read_client_ca(client_ca_file) if client_ca_file else own_ca, clock.now)
     tls = ServerTls(serving, client_authorities=lambda: certificates.ca_pem)
     accounts = ServiceAccountTokens(
         ensure_signing_key(pki / "sa.key"), store, clock, issuer=issuer, audiences=audiences
     )
-    return ServerCredentials(Authenticator(users, accounts, certificates), tls, own_ca, admin_token, certificates)
+    return Authenticator(users, accounts, certificates), tls, own_ca, admin_token

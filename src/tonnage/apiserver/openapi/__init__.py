@@ -134,8 +134,8 @@ def _operation(resource: Resource, path: str, verb: str, subresource: str, diale
         form = {"schema": {"type": type_}} if dialect is types.V3 else {"type": type_}
         parameters.append({"name": name, "in": "query", "description": told, **form})
     media = patch_types(resource) if verb == "patch" else ("*/*",)
-    body_type, is_required = {"schema": dialect.ref(body)}, said.method != "delete"
-    answer: Doc = {"schema": dialect.ref(result.full_name)}
+    body_type, is_required = {"schema": {"$ref": dialect + body}}, said.method != "delete"
+    answer: Doc = {"schema": {"$ref": dialect + result.full_name}}
     if dialect is types.V3:
         if parameters:
             made["parameters"] = parameters

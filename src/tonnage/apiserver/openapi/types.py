@@ -9,8 +9,8 @@ tools know them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache, lru_cache
+from typing import Final, Literal
 
 from tonnage.documents.schema import Field, ListOf, MapOf, Struct, Type, schema_of, schema_of_resource
 from tonnage.objects.document import Doc
@@ -20,17 +20,10 @@ _META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 PATCH = f"{_META}.Patch"
 
 
-@dataclass(frozen=True, slots=True)
-class Dialect:
-    """A version: where its definitions live. Version 3 can say "string or number", and a `$ref` needs `allOf` there."""
-
-    refs: str
-
-    def ref(self, full_name: str) -> Doc:
-        return {"$ref": f"{self.refs}{full_name}"}
-
-
-V2, V3 = Dialect("#/definitions/"), Dialect("#/components/schemas/")
+Dialect = Literal["#/definitions/", "#/components/schemas/"]
+"""A version: where its definitions live. Version 3 can say "string or number", and a `$ref` needs `allOf` there."""
+V2: Final = "#/definitions/"
+V3: Final = "#/components/schemas/"
 
 # Scalars that OpenAPI writes in place.
 _PLAIN: dict[str, Doc] = {
@@ -176,12 +169,12 @@ def _property(field: Field, dialect: Dialect) -> Doc:
 def _form(type_: Type, dialect: Dialect) -> Doc:
     match type_:
         case Struct():
-            return dialect.ref(type_.full_name)
+            return {"$ref": dialect + type_.full_name}
         case ListOf():
             return {"type": "array", "items": _form(type_.item, dialect)}
         case MapOf():
             return {"type": "object", "additionalProperties": _form(type_.item, dialect)}
         case _ if type_.name in _NAMED:
-            return dialect.ref(_NAMED[type_.name][0])
+            return {"$ref": dialect + _NAMED[type_.name][0]}
         case _:
             return dict(_PLAIN[type_.name])

@@ -5,7 +5,6 @@ tokens of ServiceAccounts (upstream: pkg/registry/core/serviceaccount/storage/to
 from __future__ import annotations
 
 from datetime import timedelta
-from functools import partial
 from typing import Final
 
 import msgspec
@@ -13,7 +12,6 @@ import msgspec
 from tonnage.apiserver import authorizer, bodies, requests, responses
 from tonnage.apiserver.authentication.authenticator import Authenticator, token_in
 from tonnage.apiserver.authentication.service_account_tokens import ServiceAccountTokens
-from tonnage.apiserver.event_loop import on_loop
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Call, Location, Response, write_options
 from tonnage.apiserver.verbs.writing import read_body
@@ -53,7 +51,7 @@ async def review(registry: Registry, call: Call) -> Response:
         ):
             raise invalid_object(resource.group, "", "", errors)  # upstream does not know the kind at that point
         user = call.user if is_own else attributes.subject_of_review(doc["spec"])
-        decision = on_loop(partial(registry.authorizer.authorize, attributes.attributes_of_review(user, doc["spec"])))
+        decision = registry.authorizer.authorize(attributes.attributes_of_review(user, doc["spec"]))
         return responses.of_document(call, {**doc, "status": attributes.status_of(decision, doc["spec"])}, 201)
 
     # A user's rules may be large, however short the request.
@@ -65,7 +63,7 @@ def _rules(registry: Registry, doc: Doc, user: User) -> Doc:
     if not namespace:
         raise BadRequest("no namespace on request")
     if isinstance(registry.authorizer, authorizer.RbacAuthorizer):
-        sheet = on_loop(partial(registry.authorizer.policy.sheet, user, namespace))
+        sheet = registry.authorizer.sheet(user, namespace)
         status = attributes.rules_status(sheet.rules, policy.aggregated(sheet.missing))
     else:
         status = attributes.rules_status(_EVERYTHING)

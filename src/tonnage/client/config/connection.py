@@ -93,12 +93,8 @@ def context_of(cluster: KubeconfigCluster, certificate: Certificate | None = Non
         context.load_verify_locations(cadata=cluster.ca_pem.decode("ascii"))
     else:
         context.load_default_certs()
-    if certificate is not None:
-        _load(context, certificate)
-    return context
-
-
-def _load(context: ssl.SSLContext, certificate: Certificate) -> None:
+    if certificate is None:
+        return context
     # Python reads certificates from files only. The folder is ours alone (0700) and is removed once they are read.
     with TemporaryDirectory(prefix="tonnage-") as folder:
         pair = Path(folder) / "pair.pem"
@@ -106,3 +102,4 @@ def _load(context: ssl.SSLContext, certificate: Certificate) -> None:
         pair.write_bytes(certificate.key_pem.rstrip() + b"\n" + certificate.certificate_pem)
         # An encrypted key would make OpenSSL ask on the terminal; with the empty password it fails instead.
         context.load_cert_chain(pair, password=lambda: "")
+    return context

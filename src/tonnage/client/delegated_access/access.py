@@ -258,9 +258,8 @@ class DelegatedAccess:
         except Unauthenticated as exc:
             _log.info("Unable to authenticate the request: %s", exc)
             return _refusal(Unauthorized("Unauthorized"))
-        connection = connection_of(request)
-        if connection is not None and not user.is_anonymous:
-            connection.let_in()  # it is kept before those of strangers
+        if not user.is_anonymous:
+            connection_of(request).let_in()  # it is kept before those of strangers
         try:
             answer = await self._authorizer.may(user, verb, path)
         except ReviewFailed as exc:

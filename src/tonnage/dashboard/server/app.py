@@ -231,8 +231,7 @@ class App:
             answer, asked = self._doors.find(request)
             return await answer(asked)
         self._access.check_token(request)
-        connection = connection_of(request)
-        if connection is not None and not connection.let_in():
+        if not connection_of(request).let_in():
             raise RequestRefused(503, "too many connections are open", retry_after_s=5)
         answer, asked = self._router.find(request)
         return await answer(asked)
