@@ -107,10 +107,6 @@ class HttpConnection(web.RequestHandler):
     def sent(self) -> None:
         self._sending.discard(self)
 
-    def begins(self) -> None:
-        """A request's head is complete; its handler starts."""
-        self._budget.began(self)
-
     # -- for the listener ---------------------------------------------------------------------------------------------
 
     @property
@@ -195,7 +191,9 @@ class HttpConnection(web.RequestHandler):
             status, message = 431, f"there are more than {MAX_HEADERS} headers"
         shown = (message or "not HTTP").splitlines()[0][:200]
         _log.info("Refused a malformed request from %s: %d %s", request.remote, status, shown)
-        return _closing(status, shown)
+        response = web.Response(status=status, text=shown + "\n", headers=_PLAIN)
+        response.force_close()
+        return response
 
     def _refuse_head(self) -> None:
         """Write the refusal as raw bytes: there is no request to answer yet."""
@@ -246,9 +244,3 @@ class LargeResponse(web.Response):
 
 def connection_of(request: web.BaseRequest) -> HttpConnection:
     return cast(HttpConnection, request.protocol)
-
-
-def _closing(status: int, message: str) -> web.Response:
-    response = web.Response(status=status, text=message + "\n", headers=_PLAIN)
-    response.force_close()
-    return response

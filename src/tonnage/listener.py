@@ -72,7 +72,7 @@ class Listener:
 
     def __init__(self, handler: Handler, *, tls: Tls | None, limits: ConnectionLimits) -> None:
         async def handle(request: web.BaseRequest) -> web.StreamResponse:
-            connection_of(request).begins()
+            self.budget.began(connection_of(request))
             return await handler(request)
 
         self._tls = tls

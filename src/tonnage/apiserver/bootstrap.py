@@ -30,7 +30,7 @@ from tonnage.documents.access.rules import aggregated_rules
 from tonnage.documents.admission import SYSTEM_NAMESPACES, SYSTEM_PRIORITY_CLASSES, kubernetes_service
 from tonnage.errors import ApiError, NotFound, TonnageError
 from tonnage.objects.document import MAX_DEPTH, Doc, decode, dig, is_deeper, shallow
-from tonnage.objects.resources import BY_KIND, RESOURCES
+from tonnage.objects.resources import BY_KIND, RESOURCES, Resource
 from tonnage.store.errors import KeyDamaged, StoreError, StoreFull
 from tonnage.store.records import StoreRecord
 from tonnage.store.store import Store
@@ -71,9 +71,9 @@ async def bootstrap(registry: Registry) -> None:
     """Create missing objects, and repair existing ones. Safe to run at every start."""
     await _cut_deep_documents(registry.store)
     for name in SYSTEM_NAMESPACES:
-        await _ensure(registry, "v1", "Namespace", {"metadata": {"name": name}})
+        await _ensure(registry, BY_KIND["v1", "Namespace"], {"metadata": {"name": name}}, _OPTIONS)
     for doc in SYSTEM_PRIORITY_CLASSES:
-        await _ensure(registry, "scheduling.k8s.io/v1", "PriorityClass", doc)
+        await _ensure(registry, BY_KIND["scheduling.k8s.io/v1", "PriorityClass"], doc, _OPTIONS)
 
 
 async def _cut_deep_documents(store: Store) -> None:
@@ -96,23 +96,25 @@ async def publish_address(registry: Registry, port: int) -> None:
     """Create the Service `default/kubernetes`, or correct its port: a server may listen on another one each time."""
     services, wanted = BY_KIND["v1", "Service"], kubernetes_service(port)
     ports = {"ports": wanted["spec"]["ports"]}
-    if await _ensure(registry, "v1", "Service", wanted, namespace="default"):
-        name = wanted["metadata"]["name"]
-        at = Location(services, "default", name)
+    if await _ensure(registry, services, wanted, _OPTIONS, namespace="default") is not None:
+        at = Location(services, "default", wanted["metadata"]["name"])
         await registry.change(at, lambda doc: {**doc, "spec": {**doc["spec"], **ports}}, _OPTIONS)
 
 
-async def _ensure(registry: Registry, api_version: str, kind: str, doc: Doc, *, namespace: str = "") -> bool:
-    """Create the object if missing; True if it can be read now. A damaged one stays: the log has named it."""
-    at = Location(BY_KIND[api_version, kind], namespace, doc["metadata"]["name"])
+async def _ensure(
+    registry: Registry, resource: Resource, doc: Doc, options: WriteOptions, *, namespace: str = ""
+) -> StoreRecord | None:
+    """The object as it is stored; None if it was missing, and is created, or damaged, which the log has named."""
+    at = Location(resource, namespace, doc["metadata"]["name"])
     try:
-        if registry.store.get(at.key) is None:
-            whole = {"kind": kind, "apiVersion": api_version, **doc, "metadata": dict(doc["metadata"])}
-            await registry.create(at, whole, _OPTIONS)
+        record = registry.store.get(at.key)
     except KeyDamaged as exc:
         _log.error("%s; %s", exc.message, exc.hint)
-        return False
-    return True
+        return None
+    if record is None:
+        head = {"kind": resource.kind, "apiVersion": resource.api_version}
+        await registry.create(at, {**head, **doc, "metadata": dict(doc["metadata"])}, options)
+    return record
 
 
 _AGGREGATION = WriteOptions(manager="clusterrole-aggregation-controller")
@@ -178,9 +180,8 @@ async def _ensure_policy_object(registry: Registry, expected: Doc) -> None:
     namespace, name = expected["metadata"].get("namespace", ""), expected["metadata"]["name"]
     at = Location(resource, namespace, name)
     try:
-        record = registry.store.get(at.key)
+        record = await _ensure(registry, resource, expected, _POLICY_OPTIONS, namespace=namespace)
         if record is None:
-            await registry.create(at, expected, _POLICY_OPTIONS)
             return
         existing = decode(record.document)
         if must_be_recreated(existing, expected):
@@ -189,8 +190,6 @@ async def _ensure_policy_object(registry: Registry, expected: Doc) -> None:
         elif reconciled(existing, expected) is not None:
             await registry.change(at, lambda old: reconciled(old, expected) or old, _POLICY_OPTIONS)
             _log.info("%s %s was given what it had not yet", resource.kind, name)
-    except KeyDamaged as exc:
-        _log.error("%s; %s", exc.message, exc.hint)
     except ApiError as exc:
         _log.error("%s %s cannot be brought up to date: %s", resource.kind, name, exc.message)
 

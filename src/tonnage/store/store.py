@@ -246,9 +246,9 @@ class Store:
             record,
             before=before,
             previous=self._state.head_of(key) if damaged is None else self._loaded.intact.get(key, 0),
-            deleted=verb in ("delete", "discard"),
+            deleted=(is_deletion := verb in ("delete", "discard")),
             done=self._loop.create_future(),
-            makes_room=makes_room,
+            makes_room=makes_room or is_deletion,
             discards=None if damaged is None else {number: render(number) for number in damaged},
         )
         self._pending[key] = write

@@ -39,9 +39,6 @@ class Write:
     followers: list[asyncio.Future[None]] = field(default_factory=list)
     """Writers of the same key that wait for this one to settle."""
 
-    def __post_init__(self) -> None:
-        self.makes_room = self.makes_room or self.deleted
-
 
 @dataclass(eq=False, slots=True)
 class Compaction:
