@@ -53,13 +53,13 @@ def own_folder(path: Path, *, mode: int = 0o700) -> Path:
     require_own_folder(path)
     for made in missing:  # else the folder's name, and all files synced in it, could be lost
         with suppress(PermissionError):  # a folder that we may not read is its owner's to sync
-            sync_folder(made.parent)
+            sync_path(made.parent)
     return path
 
 
-def sync_folder(folder: Path) -> None:
-    """Write the folder's entries to disk: a new file is durable only when its name is."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def sync_path(path: Path) -> None:
+    """Write a file's content or a folder's entries to disk: a new file is durable only when its name is."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
     finally:

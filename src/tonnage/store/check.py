@@ -15,7 +15,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tonnage.private_files import sync_folder, try_lock
+from tonnage.private_files import sync_path, try_lock
 from tonnage.store import database, loading
 from tonnage.store.errors import BackupExists, StoreCorrupt, StoreMissing
 from tonnage.store.folder import LOG_FILE, acknowledged_in
@@ -198,7 +198,7 @@ def back_up(folder: Path, target: Path, find_problem: database.FindProblem | Non
                 os.link(draft, target)  # fails where a rename would replace
             except FileExistsError as exc:
                 raise BackupExists(target) from exc
-            sync_folder(target.absolute().parent)
+            sync_path(target.absolute().parent)
         except (sqlite3.Error, OSError) as exc:
             raise database.translated(exc, target) from exc
         finally:
@@ -218,7 +218,7 @@ def _copied(source: sqlite3.Connection, draft: Path, find_problem: database.Find
             while log.give_back(keep_pages=0):
                 pass
         report = _checked(draft, find_problem)
-    database.sync_file(draft)
+    sync_path(draft)
     return report
 
 

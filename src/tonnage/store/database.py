@@ -18,7 +18,7 @@ from contextlib import closing
 from importlib import resources
 from pathlib import Path
 
-from tonnage.private_files import open_own, require_own_file, sync_folder
+from tonnage.private_files import open_own, require_own_file, sync_path
 from tonnage.store import errors
 from tonnage.store.records import compaction_checksum, row_checksum
 
@@ -171,7 +171,7 @@ def open_writer(
             connection.execute(f"PRAGMA max_page_count = {max_pages}")
         if version is None:
             _create(connection)
-            sync_folder(path.parent)
+            sync_path(path.parent)
         elif version < SCHEMA_VERSION:
             migrate(connection, path, version, find_problem)
     except BaseException:
@@ -210,16 +210,8 @@ def copy_database(source: sqlite3.Connection, target: Path) -> None:
     with closing(sqlite3.connect(target, isolation_level=None)) as copy:
         copy.execute("PRAGMA journal_mode = OFF")  # a failed copy is thrown away
         source.backup(copy)
-    sync_file(target)
-    sync_folder(target.absolute().parent)
-
-
-def sync_file(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    sync_path(target)
+    sync_path(target.absolute().parent)
 
 
 def judged_version(connection: sqlite3.Connection, path: Path) -> int | None:

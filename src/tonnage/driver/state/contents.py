@@ -37,7 +37,7 @@ def make(path: Path, access_type: AccessType, size_bytes: int) -> None:
             os.fsync(file.fileno())
     else:
         path.mkdir(mode=0o700)
-    private_files.sync_folder(path.parent)
+    private_files.sync_path(path.parent)
 
 
 def copy(source: Path, path: Path, access_type: AccessType, size_bytes: int) -> None:
@@ -49,8 +49,8 @@ def copy(source: Path, path: Path, access_type: AccessType, size_bytes: int) -> 
     else:
         shutil.copytree(source, path, symlinks=True, copy_function=_copy_file, ignore=_special_files)
         for folder, _, _ in os.walk(path):
-            private_files.sync_folder(Path(folder))
-    private_files.sync_folder(path.parent)
+            private_files.sync_path(Path(folder))
+    private_files.sync_path(path.parent)
 
 
 def grow(path: Path, access_type: AccessType, size_bytes: int) -> None:
@@ -125,7 +125,7 @@ def move(path: Path, to: Path, access_type: AccessType) -> None:
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(to))
     path.rename(to)
     try:
-        private_files.sync_folder(to.parent)
+        private_files.sync_path(to.parent)
     except OSError:
         to.rename(path)
         raise

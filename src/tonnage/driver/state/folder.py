@@ -27,7 +27,7 @@ from tonnage import logs
 from tonnage.driver.node_pools import PoolId
 from tonnage.driver.state import contents, records
 from tonnage.driver.state.records import Intent, SnapshotRecord, StateFolderError, VolumeRecord
-from tonnage.private_files import NotOurs, open_lock, own_folder, require_own_folder, sync_folder, write_new
+from tonnage.private_files import NotOurs, open_lock, own_folder, require_own_folder, sync_path, write_new
 
 _log = logs.logger("tonnage.driver.state.folder")
 
@@ -102,7 +102,7 @@ class StateFolder:
         """Remove a record, synced to disk."""
         path = self.record_path(record)
         path.unlink(missing_ok=True)
-        sync_folder(path.parent)
+        sync_path(path.parent)
 
     def contents_path(self, place: PoolId, id: str) -> Path:
         return self.path / place.node / f"pool-{place.pool}" / id
@@ -367,8 +367,8 @@ def quarantine(folder: StateFolder, chosen: Iterable[UnknownContents]) -> Iterat
             number += 1
             to = to.with_name(f"{relative.name}.{number}")
         found.path.rename(to)
-        sync_folder(to.parent)
-        sync_folder(found.path.parent)
+        sync_path(to.parent)
+        sync_path(found.path.parent)
         yield found.path, to
 
 
