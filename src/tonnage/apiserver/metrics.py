@@ -229,10 +229,6 @@ class _Durations:
         self.counts[bisect_left(_BUCKETS_S, seconds)] += 1
         self.sum_s += seconds
 
-    @property
-    def count(self) -> int:
-        return sum(self.counts)
-
 
 class AccessMetrics:
     """Counters and histograms of one server; `ticks` is their clock."""
@@ -269,12 +265,12 @@ class AccessMetrics:
         told = "Authenticated requests, by kind of user name."
         yield labelled(UnknownMetricFamily, "authenticated_user_requests", told, "username", self._by_username)
         told = "Requests, by whether their sender is known."
-        counts = {result: durations.count for result, durations in self._authentications.items()}
+        counts = {result: sum(durations.counts) for result, durations in self._authentications.items()}
         yield labelled(UnknownMetricFamily, "authentication_attempts", told, "result", counts)
         told = "Time to authenticate a request, by result."
         yield _histogram("authentication_duration_seconds", told, self._authentications)
         told = "Requests that were authorized or refused, by result: allowed, no-opinion (no rule allows it) or error."
-        counts = {result: durations.count for result, durations in self._authorizations.items()}
+        counts = {result: sum(durations.counts) for result, durations in self._authorizations.items()}
         yield labelled(CounterMetricFamily, "authorization_attempts", told, "result", counts)
         told = "Time to find out whether a request is allowed, by result."
         yield _histogram("authorization_duration_seconds", told, self._authorizations)
