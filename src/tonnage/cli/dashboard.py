@@ -27,12 +27,13 @@ from tonnage.cli.flags.flag_table import flag_table
 from tonnage.cli.output import Flags, columns, echo, logging_options, say, say_all
 from tonnage.cli.running import run_until_signalled, say_ready
 from tonnage.clock import SystemClock
-from tonnage.endpoints import read_endpoints
+from tonnage.endpoints import Endpoint, read_endpoints
 from tonnage.errors import TonnageError
 from tonnage.private_files import read_given
 from tonnage.quantity import Quantity
 
 if TYPE_CHECKING:
+    from tonnage.client.config.connection import KubeconfigUser
     from tonnage.dashboard.follow.live_cluster import LiveCluster
     from tonnage.dashboard.server.program import DashboardSettings
     from tonnage.dashboard.status.keeper import StatusKeeper
@@ -89,29 +90,36 @@ def _folder_meant(cluster: ClusterQuestion) -> Path | None:
 
 
 @asynccontextmanager
-async def followed_status(cluster: LiveCluster, question: ClusterQuestion) -> AsyncIterator[StatusKeeper]:
-    """Follow a cluster, with the faults and pools of a `tonnage up` cluster, and yield what keeps its status."""
+async def _followed(
+    question: ClusterQuestion, user_agent: str, *, searches: bool = False
+) -> AsyncIterator[tuple[LiveCluster, StatusKeeper]]:
+    """Follow a cluster, with the faults and pools of a `tonnage up` cluster, and yield it and what keeps its status.
+    `searches`: a scheduler that no flag names is looked for in the cluster."""
+    from tonnage.client.http import Client
     from tonnage.dashboard.follow.driver_records import following_pools
+    from tonnage.dashboard.follow.live_cluster import LiveCluster
     from tonnage.dashboard.model.shown_cluster import following_faults
     from tonnage.dashboard.status.keeper import StatusKeeper
+    from tonnage.whatif.sources import check_answers
 
-    folder = question.embedded_folder
-    async with cluster, following_faults(cluster, folder), following_pools(cluster, folder):
-        yield StatusKeeper(cluster, flags=question.command_flags())
+    async with Client.connect(question.connection, clock=SystemClock(), user_agent=user_agent) as client:
+        await check_answers(client)
+        scheduler, user = question.scheduler(), question.scheduler_user()
+        if searches:
+            scheduler, user = await question.find_scheduler(client)
+        namespace, folder = question.given_namespace, question.embedded_folder
+        cluster = LiveCluster(client, scheduler=scheduler, scheduler_user=user, namespace=namespace)
+        async with cluster, following_faults(cluster, folder), following_pools(cluster, folder):
+            yield cluster, StatusKeeper(cluster, flags=question.command_flags())
 
 
 async def _looked(question: ClusterQuestion) -> StatusKeeper:
-    from tonnage.client.http import Client
-    from tonnage.dashboard.follow.live_cluster import LiveCluster
-    from tonnage.whatif.sources import ANSWERS_WITHIN_S, check_answers
+    from tonnage.whatif.sources import ANSWERS_WITHIN_S
 
-    async with Client.connect(question.connection, clock=SystemClock(), user_agent="tonnage-status") as client:
-        await check_answers(client)
-        cluster = LiveCluster(client, scheduler=question.scheduler(), scheduler_user=question.scheduler_user())
-        async with followed_status(cluster, question) as keeper:
-            await cluster.wait_first(ANSWERS_WITHIN_S)
-            await keeper.look()
-            return keeper
+    async with _followed(question, "tonnage-status") as (cluster, keeper):
+        await cluster.wait_first(ANSWERS_WITHIN_S)
+        await keeper.look()
+        return keeper
 
 
 def _show_programs(data_dir: Path, output: str) -> None:
@@ -224,9 +232,6 @@ def dashboard(
     settings = DashboardSettings(
         host=serving["bind_address"],
         port=serving["port"],
-        scheduler=scheduler,
-        scheduler_user=cluster.scheduler_user(),
-        namespace=cluster.given_namespace,
         data_dir=folder,
         allowed_hosts=allowed_hosts,
         command_flags=cluster.command_flags(kubeconfig_file and kubeconfig_file.absolute()),
@@ -234,7 +239,8 @@ def dashboard(
     )
     if token_file is not None:
         settings = replace(settings, token=_token(token_file))
-    asyncio.run(run_until_signalled(_run(cluster, settings, serving, keeps_token=token_file is not None)))
+    user = cluster.scheduler_user()
+    asyncio.run(run_until_signalled(_run(cluster, settings, serving, scheduler, user, token_file is not None)))
 
 
 def _token(path: Path) -> str:
@@ -247,20 +253,30 @@ def _token(path: Path) -> str:
     return token
 
 
-async def _run(cluster: ClusterQuestion, settings: DashboardSettings, serving: Flags, *, keeps_token: bool) -> None:
+async def _run(
+    question: ClusterQuestion,
+    settings: DashboardSettings,
+    serving: Flags,
+    scheduler: Endpoint | None,
+    user: KubeconfigUser,
+    keeps_token: bool,
+) -> None:
     """Serve until cancelled. A token from --token-file is not printed: in a pod, stdout is a log."""
     from tonnage.client.http import Client
-    from tonnage.dashboard.server.program import served
+    from tonnage.dashboard.follow.live_cluster import LiveCluster
+    from tonnage.dashboard.server.program import shown
 
     async with AsyncExitStack() as stack:
         settings = _with_tls(settings, serving, stack)
         client = await stack.enter_async_context(
-            Client.connect(cluster.connection, clock=SystemClock(), user_agent="tonnage-dashboard")
+            Client.connect(question.connection, clock=SystemClock(), user_agent="tonnage-dashboard")
         )
-        if settings.scheduler is None:
-            scheduler, user = await cluster.find_scheduler(client)
-            settings = replace(settings, scheduler=scheduler, scheduler_user=user)
-        address = await stack.enter_async_context(served(client, settings))
+        if scheduler is None:
+            scheduler, user = await question.find_scheduler(client)
+        cluster = LiveCluster(client, scheduler=scheduler, scheduler_user=user, namespace=question.given_namespace)
+        await stack.enter_async_context(cluster)
+        address = await stack.enter_async_context(shown(cluster, settings))  # a taken port is reported at once
+        await cluster.wait_first()
         say_ready(address.partition("#")[0] if keeps_token else address)
         await asyncio.Event().wait()
 
@@ -312,21 +328,12 @@ async def _top(question: ClusterQuestion) -> None:
 @asynccontextmanager
 async def following(question: ClusterQuestion) -> AsyncIterator[Top]:
     """Yield the terminal program while it follows its cluster."""
-    from tonnage.client.http import Client
-    from tonnage.dashboard.follow.live_cluster import LiveCluster
     from tonnage.dashboard.questions.asking import Asking
     from tonnage.dashboard.terminal.app import Top
-    from tonnage.whatif.sources import check_answers
 
-    connection, clock = question.connection, SystemClock()
     asking = Asking(question.config_file, question.gates)
     say_all("note", asking.configuration.notes)  # notes and errors come before the screen is taken
-    async with Client.connect(connection, clock=clock, user_agent="tonnage-top") as client:
-        await check_answers(client)
-        scheduler, user = await question.find_scheduler(client)
-        namespace = question.given_namespace
-        cluster = LiveCluster(client, scheduler=scheduler, scheduler_user=user, namespace=namespace)
-        async with followed_status(cluster, question) as status:
-            await cluster.wait_first()
-            async with status.looking():
-                yield Top(cluster, asking, status)
+    async with _followed(question, "tonnage-top", searches=True) as (cluster, status):
+        await cluster.wait_first()
+        async with status.looking():
+            yield Top(cluster, asking, status)

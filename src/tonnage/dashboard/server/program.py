@@ -11,17 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from tonnage.client.config.connection import KubeconfigUser
-from tonnage.client.http import Client
 from tonnage.dashboard.follow.driver_records import following_pools
-from tonnage.dashboard.follow.live_cluster import LiveCluster
 from tonnage.dashboard.model.shown_cluster import ShownCluster, following_faults
 from tonnage.dashboard.questions.asking import Asking
 from tonnage.dashboard.server.access import Access
 from tonnage.dashboard.server.app import App
-from tonnage.dashboard.server.routes import routes_of
+from tonnage.dashboard.server.routes import Routes
 from tonnage.dashboard.status.keeper import StatusKeeper
-from tonnage.endpoints import Endpoint
 from tonnage.errors import TonnageError
 from tonnage.listener import listening
 from tonnage.serving.request_host import WILDCARDS, is_loopback
@@ -36,10 +32,6 @@ class DashboardSettings:
     host: str = "127.0.0.1"
     port: int = 8080
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
-    scheduler: Endpoint | None = None
-    scheduler_user: KubeconfigUser | None = None
-    namespace: str = ""
-    """Read pods and claims of this namespace only; empty for all."""
     data_dir: Path | None = None
     """The folder of a `tonnage up` cluster, with its driver's records and its faults."""
     tls: ServerTls | None = None
@@ -47,19 +39,8 @@ class DashboardSettings:
     allowed_hosts: tuple[str, ...] = ()
     command_flags: str = ""
     """What kubectl and tonnage need to reach the cluster from this machine: `--kubeconfig FILE`."""
-    asking: Asking | None = None
-    """The configuration for questions; None for the default."""
-
-
-@asynccontextmanager
-async def served(client: Client, settings: DashboardSettings) -> AsyncIterator[str]:
-    """Serve a live cluster while the block runs. Yields the address with its token."""
-    cluster = LiveCluster(
-        client, scheduler=settings.scheduler, scheduler_user=settings.scheduler_user, namespace=settings.namespace
-    )
-    async with cluster, shown(cluster, settings) as address:  # listen first: a taken port is reported at once
-        await cluster.wait_first()
-        yield address
+    asking: Asking = field(default_factory=Asking)
+    """The configuration for questions."""
 
 
 @asynccontextmanager
@@ -72,7 +53,8 @@ async def shown(
         raise TonnageError(f"{host} is not this machine alone: a dashboard is served there with TLS only")
     access = Access(settings.token, hosts=(host, *settings.allowed_hosts), is_secure=tls is not None)
     status = status or StatusKeeper(cluster, flags=settings.command_flags)
-    app = App(routes_of(cluster, settings.data_dir, settings.asking, settings.command_flags, status), access)
+    routes = Routes(cluster, settings.data_dir, settings.asking, settings.command_flags, status)
+    app = App(routes.router(), access)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(following_faults(cluster, settings.data_dir))
         await stack.enter_async_context(following_pools(cluster, settings.data_dir))

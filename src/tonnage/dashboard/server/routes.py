@@ -37,12 +37,10 @@ from aiohttp import web
 from tonnage import __version__
 from tonnage.clock import InvalidTime, parse_rfc3339
 from tonnage.dashboard.model.shown_cluster import ShownCluster, look_at_faults
+from tonnage.dashboard.questions import given_files, pod_story
 from tonnage.dashboard.questions.asking import Asking
 from tonnage.dashboard.questions.cluster_questions import PendingAnswers, drained, fits, workloads_of
-from tonnage.dashboard.questions.given_files import examples, files_of, sorted_out
 from tonnage.dashboard.questions.playing import played
-from tonnage.dashboard.questions.pod_story import KINDS as KINDS_AS_TEXT
-from tonnage.dashboard.questions.pod_story import explained, object_text, pod_story
 from tonnage.dashboard.server.access import RequestRefused
 from tonnage.dashboard.server.app import RoutedRequest, Router, json_answer
 from tonnage.dashboard.server.change_stream import PackedState, change_stream, takes_gzip
@@ -61,71 +59,191 @@ _MOST_SEED: Final = 2**31
 NOT_EMBEDDED: Final = "faults are for clusters of `tonnage up` alone, and this dashboard shows another"
 
 
-def routes_of(
-    cluster: ShownCluster,
-    data_dir: Path | None,
-    asking: Asking | None = None,
-    command_flags: str = "",
-    status: StatusKeeper | None = None,
-) -> Router:
-    """Every route. `data_dir`: the folder of an embedded cluster. `asking`: the configuration for questions.
+class Routes:
+    """The answers. `data_dir`: the folder of an embedded cluster. `asking`: the configuration for questions.
     `command_flags`: what kubectl needs to reach the cluster from this machine."""
-    router, asking = Router(), asking or Asking()
-    _add_status(router, status or StatusKeeper(cluster, flags=command_flags))
-    _add_faults(router, cluster, data_dir)
-    _add_replay(router, asking)
-    _add_state(router, cluster, data_dir, command_flags)
-    _add_objects(router, cluster)
-    _add_what_if(router, cluster, asking)
-    _add_why(router, cluster, asking)
-    return router
 
+    def __init__(
+        self, cluster: ShownCluster, data_dir: Path | None, asking: Asking, command_flags: str, status: StatusKeeper
+    ) -> None:
+        self._cluster, self._data_dir, self._asking = cluster, data_dir, asking
+        self._command_flags, self._keeper = command_flags, status
+        self._whole = PackedState(cluster.collections)
+        self._pending = PendingAnswers(cluster, asking)
 
-def _add_faults(router: Router, cluster: ShownCluster, data_dir: Path | None) -> None:
-    def faults() -> FaultFile:
+    def router(self) -> Router:
+        router = Router()
+        for route, answer in {
+            "GET /api/v1/status": self.status,
+            "GET /api/v1/history": self.history,
+            "GET /api/v1/faults": self.faults,
+            "POST /api/v1/faults": self.put_faults,
+            "DELETE /api/v1/faults": self.clear_faults,
+            "GET /api/v1/examples": self.examples,
+            "POST /api/v1/replay": self.replay,
+            "GET /api/v1/about": self.about,
+            "GET /api/v1/state": self.state,
+            "GET /api/v1/changes": change_stream(self._cluster.collections),
+            "GET /api/v1/objects/{resource}/{name}": self.object_text,
+            "GET /api/v1/objects/{resource}/{namespace}/{name}": self.object_text,
+            "POST /api/v1/drain-preview": self.drain_preview,
+            "POST /api/v1/fit": self.fit,
+            "GET /api/v1/workloads": self.workloads,
+            "GET /api/v1/pending": self.pending,
+            "GET /api/v1/pods/{namespace}/{name}": self.story,
+            "GET /api/v1/pods/{namespace}/{name}/explain": self.explain,
+        }.items():
+            method, path = route.split(" ")
+            router.add(method, path, answer)
+        return router
+
+    def _fault_file(self) -> FaultFile:
         """The fault file. Raises RequestRefused where faults are not allowed."""
-        if data_dir is None:
+        if self._data_dir is None:
             raise RequestRefused(403, NOT_EMBEDDED)
         try:
-            require_own_folder(data_dir)
+            require_own_folder(self._data_dir)
         except NotOurs as exc:
             raise RequestRefused(403, f"faults are not set here: {exc.message}") from exc
         except OSError as exc:
-            raise RequestRefused(403, f"faults are not set here: {data_dir}: {exc.strerror}") from exc
-        return FaultFile(data_dir / FAULT_FILE_NAME)
+            raise RequestRefused(403, f"faults are not set here: {self._data_dir}: {exc.strerror}") from exc
+        return FaultFile(self._data_dir / FAULT_FILE_NAME)
 
-    async def listed(asked: RoutedRequest) -> web.StreamResponse:
+    async def faults(self, asked: RoutedRequest) -> web.StreamResponse:
         kinds = {
             name: {"meaning": kind.meaning, "playedBy": kind.played_by, "value": kind.value}
             for name, kind in KINDS.items()
         }
-        return json_answer({"kinds": kinds, "faults": [asdict(each) for each in faults().all()]})
+        return json_answer({"kinds": kinds, "faults": [asdict(each) for each in self._fault_file().all()]})
 
-    async def put(asked: RoutedRequest) -> web.StreamResponse:
-        file = faults()
+    async def put_faults(self, asked: RoutedRequest) -> web.StreamResponse:
+        file = self._fault_file()
         wanted = _wanted_faults(await asked.json())
         for fault in wanted:
             require_node(file.path.parent, fault.node)
         for fault in wanted:
             await asyncio.to_thread(file.put, fault)
-        return told(file, wanted)
+        return self._told(file, wanted)
 
-    async def clear(asked: RoutedRequest) -> web.StreamResponse:
-        file, query = faults(), asked.query
+    async def clear_faults(self, asked: RoutedRequest) -> web.StreamResponse:
+        file, query = self._fault_file(), asked.query
         kind, node = query.get("kind", ""), query.get("node")
         if kind:
             kind_of(kind)
         if kind and node is not None:
-            return told(file, await asyncio.to_thread(file.end, kind, node))
-        return told(file, await asyncio.to_thread(file.clear, kind, node or ""))
+            return self._told(file, await asyncio.to_thread(file.end, kind, node))
+        return self._told(file, await asyncio.to_thread(file.clear, kind, node or ""))
 
-    def told(file: FaultFile, changed: Iterable[Fault]) -> web.StreamResponse:
-        look_at_faults(cluster, file)  # every browser sees it now, not at the next poll
+    def _told(self, file: FaultFile, changed: Iterable[Fault]) -> web.StreamResponse:
+        look_at_faults(self._cluster, file)  # every browser sees it now, not at the next poll
         return json_answer({"faults": [asdict(each) for each in changed]})
 
-    router.add("GET", "/api/v1/faults", listed)
-    router.add("POST", "/api/v1/faults", put)
-    router.add("DELETE", "/api/v1/faults", clear)
+    async def examples(self, asked: RoutedRequest) -> web.StreamResponse:
+        names = ("name", "title", "about", "kind", "part")
+        found = await asyncio.to_thread(given_files.examples)
+        return json_answer({"examples": [{name: getattr(example, name) for name in names} for example in found]})
+
+    async def replay(self, asked: RoutedRequest) -> web.StreamResponse:
+        said = await asked.json()
+        if not isinstance(said, dict) or not said.keys() <= {"files", "example", "seed"}:
+            raise RequestRefused(400, 'the body is {"files": [{"name", "text"}]} or {"example": name}')
+        name, seed = said.get("example"), said.get("seed", 0)
+        if not _is_whole(seed) or not 0 <= seed < _MOST_SEED:
+            raise RequestRefused(400, '"seed" is a whole number')
+        if isinstance(name, str) and "files" not in said:
+            files = await asyncio.to_thread(given_files.files_of, name)
+        else:
+            files = _given_files(said.get("files"))
+        return json_answer(
+            await self._asking.answer(
+                lambda limit: played(given_files.sorted_out(files), self._asking, limit, seed=seed)
+            )
+        )
+
+    async def about(self, asked: RoutedRequest) -> web.StreamResponse:
+        return json_answer(
+            {
+                "version": VERSION,
+                "tonnage": __version__,
+                "server": self._cluster.source,
+                "embedded": self._data_dir is not None,
+                "asksScheduler": self._cluster.asks_scheduler,
+                "commandFlags": self._command_flags,
+            }
+        )
+
+    async def state(self, asked: RoutedRequest) -> web.StreamResponse:
+        if not takes_gzip(asked.request):
+            return json_answer(self._cluster.collections.state())
+        answer = json_answer(await self._whole.packed())
+        answer.headers["Content-Encoding"] = "gzip"
+        return answer
+
+    async def status(self, asked: RoutedRequest) -> web.StreamResponse:
+        return json_answer(await self._keeper.current())
+
+    async def history(self, asked: RoutedRequest) -> web.StreamResponse:
+        try:
+            since = parse_rfc3339(asked.query["since"]) if "since" in asked.query else None
+        except InvalidTime as exc:
+            raise RequestRefused(400, f"since: {exc.message}") from exc
+        return json_answer({"samples": self._keeper.log.samples(since)})
+
+    async def drain_preview(self, asked: RoutedRequest) -> web.StreamResponse:
+        said = _object(await asked.json(), ("nodes", "oneByOne"))
+        nodes, is_one_by_one = said.get("nodes"), said.get("oneByOne", False)
+        if not isinstance(nodes, list) or not nodes or not all(isinstance(node, str) for node in nodes):
+            raise RequestRefused(400, '"nodes" is a list of names of nodes, and has at least one')
+        if not isinstance(is_one_by_one, bool):
+            raise RequestRefused(400, '"oneByOne" is true or false')
+        state = await self._cluster.state(with_workloads=True, with_memory=False)
+        return json_answer(
+            await self._asking.answer(
+                lambda limit: drained(state, self._asking, limit, nodes, is_one_by_one=is_one_by_one)
+            )
+        )
+
+    async def fit(self, asked: RoutedRequest) -> web.StreamResponse:
+        said = _object(await asked.json(), ("workload", "template", "max"))
+        workload, template, most = said.get("workload", ""), said.get("template", ""), said.get("max", MOST)
+        if not isinstance(workload, str) or not isinstance(template, str) or bool(workload) == bool(template):
+            raise RequestRefused(400, 'give "workload" (KIND/NS/NAME) or "template" (YAML), one of the two')
+        if not _is_whole(most) or not 0 <= most <= MOST:
+            raise RequestRefused(400, f'"max" is a whole number up to {MOST:,}')
+        state = await self._cluster.state(with_workloads=True, with_memory=False)
+        return json_answer(
+            await self._asking.answer(
+                lambda limit: fits(state, self._asking, limit, workload=workload, template=template, most=most)
+            )
+        )
+
+    async def workloads(self, asked: RoutedRequest) -> web.StreamResponse:
+        state = await self._cluster.state(with_workloads=True, with_memory=False)
+        return json_answer({"workloads": workloads_of([*state.objects, *state.workloads])})
+
+    async def object_text(self, asked: RoutedRequest) -> web.StreamResponse:
+        resource, namespace, name = asked.path["resource"], asked.path.get("namespace", ""), asked.path["name"]
+        if resource not in pod_story.KINDS or resource_of(pod_story.KINDS[resource]).namespaced != bool(namespace):
+            raise RequestRefused(
+                404, f"there are objects of {', '.join(pod_story.KINDS)}, by namespace if they have one"
+            )
+        return json_answer(
+            await pod_story.object_text(self._cluster, resource, f"{namespace}/{name}" if namespace else name)
+        )
+
+    async def pending(self, asked: RoutedRequest) -> web.StreamResponse:
+        is_full = asked.query.get("full") == "true"
+        return json_answer(await (self._pending.whole() if is_full else self._pending.latest()))
+
+    async def story(self, asked: RoutedRequest) -> web.StreamResponse:
+        return json_answer(await pod_story.pod_story(self._cluster, _key(asked)))
+
+    async def explain(self, asked: RoutedRequest) -> web.StreamResponse:
+        return json_answer(await pod_story.explained(self._cluster, self._asking, _key(asked)))
+
+
+def _key(asked: RoutedRequest) -> str:
+    return f"{asked.path['namespace']}/{asked.path['name']}"
 
 
 def _wanted_faults(said: Any) -> list[Fault]:
@@ -140,29 +258,6 @@ def _wanted_faults(said: Any) -> list[Fault]:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise RequestRefused(400, '"value" is a number')
     return [Fault(kind, node, float(value)) for node in nodes or [""]]
-
-
-def _add_replay(router: Router, asking: Asking) -> None:
-    async def listed(asked: RoutedRequest) -> web.StreamResponse:
-        names = ("name", "title", "about", "kind", "part")
-        found = await asyncio.to_thread(examples)
-        return json_answer({"examples": [{name: getattr(example, name) for name in names} for example in found]})
-
-    async def replay(asked: RoutedRequest) -> web.StreamResponse:
-        said = await asked.json()
-        if not isinstance(said, dict) or not said.keys() <= {"files", "example", "seed"}:
-            raise RequestRefused(400, 'the body is {"files": [{"name", "text"}]} or {"example": name}')
-        name, seed = said.get("example"), said.get("seed", 0)
-        if not _is_whole(seed) or not 0 <= seed < _MOST_SEED:
-            raise RequestRefused(400, '"seed" is a whole number')
-        if isinstance(name, str) and "files" not in said:
-            files = await asyncio.to_thread(files_of, name)
-        else:
-            files = _given_files(said.get("files"))
-        return json_answer(await asking.answer(lambda limit: played(sorted_out(files), asking, limit, seed=seed)))
-
-    router.add("GET", "/api/v1/examples", listed)
-    router.add("POST", "/api/v1/replay", replay)
 
 
 def _given_files(said: Any) -> list[GivenText]:
@@ -183,84 +278,6 @@ def _given_files(said: Any) -> list[GivenText]:
     return found
 
 
-def _add_state(router: Router, cluster: ShownCluster, data_dir: Path | None, command_flags: str) -> None:
-    whole = PackedState(cluster.collections)
-
-    async def about(asked: RoutedRequest) -> web.StreamResponse:
-        return json_answer(
-            {
-                "version": VERSION,
-                "tonnage": __version__,
-                "server": cluster.source,
-                "embedded": data_dir is not None,
-                "asksScheduler": cluster.asks_scheduler,
-                "commandFlags": command_flags,
-            }
-        )
-
-    async def state(asked: RoutedRequest) -> web.StreamResponse:
-        if not takes_gzip(asked.request):
-            return json_answer(cluster.collections.state())
-        answer = json_answer(await whole.packed())
-        answer.headers["Content-Encoding"] = "gzip"
-        return answer
-
-    router.add("GET", "/api/v1/about", about)
-    router.add("GET", "/api/v1/state", state)
-    router.add("GET", "/api/v1/changes", change_stream(cluster.collections))
-
-
-def _add_status(router: Router, keeper: StatusKeeper) -> None:
-    async def status(asked: RoutedRequest) -> web.StreamResponse:
-        return json_answer(await keeper.current())
-
-    async def history(asked: RoutedRequest) -> web.StreamResponse:
-        try:
-            since = parse_rfc3339(asked.query["since"]) if "since" in asked.query else None
-        except InvalidTime as exc:
-            raise RequestRefused(400, f"since: {exc.message}") from exc
-        return json_answer({"samples": keeper.log.samples(since)})
-
-    router.add("GET", "/api/v1/status", status)
-    router.add("GET", "/api/v1/history", history)
-
-
-def _add_what_if(router: Router, cluster: ShownCluster, asking: Asking) -> None:
-    async def drain_preview(asked: RoutedRequest) -> web.StreamResponse:
-        said = _object(await asked.json(), ("nodes", "oneByOne"))
-        nodes, is_one_by_one = said.get("nodes"), said.get("oneByOne", False)
-        if not isinstance(nodes, list) or not nodes or not all(isinstance(node, str) for node in nodes):
-            raise RequestRefused(400, '"nodes" is a list of names of nodes, and has at least one')
-        if not isinstance(is_one_by_one, bool):
-            raise RequestRefused(400, '"oneByOne" is true or false')
-        state = await cluster.state(with_workloads=True, with_memory=False)
-        return json_answer(
-            await asking.answer(lambda limit: drained(state, asking, limit, nodes, is_one_by_one=is_one_by_one))
-        )
-
-    async def fit(asked: RoutedRequest) -> web.StreamResponse:
-        said = _object(await asked.json(), ("workload", "template", "max"))
-        workload, template, most = said.get("workload", ""), said.get("template", ""), said.get("max", MOST)
-        if not isinstance(workload, str) or not isinstance(template, str) or bool(workload) == bool(template):
-            raise RequestRefused(400, 'give "workload" (KIND/NS/NAME) or "template" (YAML), one of the two')
-        if not _is_whole(most) or not 0 <= most <= MOST:
-            raise RequestRefused(400, f'"max" is a whole number up to {MOST:,}')
-        state = await cluster.state(with_workloads=True, with_memory=False)
-        return json_answer(
-            await asking.answer(
-                lambda limit: fits(state, asking, limit, workload=workload, template=template, most=most)
-            )
-        )
-
-    async def workloads(asked: RoutedRequest) -> web.StreamResponse:
-        state = await cluster.state(with_workloads=True, with_memory=False)
-        return json_answer({"workloads": workloads_of([*state.objects, *state.workloads])})
-
-    router.add("POST", "/api/v1/drain-preview", drain_preview)
-    router.add("POST", "/api/v1/fit", fit)
-    router.add("GET", "/api/v1/workloads", workloads)
-
-
 def _object(said: Any, names: tuple[str, ...]) -> dict[str, Any]:
     """The fields of a question. Raises RequestRefused for a body that is no object and for unknown fields."""
     if not isinstance(said, dict):
@@ -273,35 +290,3 @@ def _object(said: Any, names: tuple[str, ...]) -> dict[str, Any]:
 
 def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _add_objects(router: Router, cluster: ShownCluster) -> None:
-    async def text(asked: RoutedRequest) -> web.StreamResponse:
-        resource, namespace, name = asked.path["resource"], asked.path.get("namespace", ""), asked.path["name"]
-        if resource not in KINDS_AS_TEXT or resource_of(KINDS_AS_TEXT[resource]).namespaced != bool(namespace):
-            raise RequestRefused(404, f"there are objects of {', '.join(KINDS_AS_TEXT)}, by namespace if they have one")
-        return json_answer(await object_text(cluster, resource, f"{namespace}/{name}" if namespace else name))
-
-    router.add("GET", "/api/v1/objects/{resource}/{name}", text)
-    router.add("GET", "/api/v1/objects/{resource}/{namespace}/{name}", text)
-
-
-def _add_why(router: Router, cluster: ShownCluster, asking: Asking) -> None:
-    pending_answers = PendingAnswers(cluster, asking)
-
-    def key(asked: RoutedRequest) -> str:
-        return f"{asked.path['namespace']}/{asked.path['name']}"
-
-    async def pending(asked: RoutedRequest) -> web.StreamResponse:
-        is_full = asked.query.get("full") == "true"
-        return json_answer(await (pending_answers.whole() if is_full else pending_answers.latest()))
-
-    async def story(asked: RoutedRequest) -> web.StreamResponse:
-        return json_answer(await pod_story(cluster, key(asked)))
-
-    async def explain(asked: RoutedRequest) -> web.StreamResponse:
-        return json_answer(await explained(cluster, asking, key(asked)))
-
-    router.add("GET", "/api/v1/pending", pending)
-    router.add("GET", "/api/v1/pods/{namespace}/{name}", story)
-    router.add("GET", "/api/v1/pods/{namespace}/{name}/explain", explain)
