@@ -11,14 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tonnage.apiserver.settings import (
-    DEFAULT_ISSUER,
-    MAX_BACKUPS,
-    MAX_MEGABYTES,
-    RBAC_MODE,
-    AuditSettings,
-    authorization_mode,
-)
+from tonnage.apiserver import settings as api_settings
+from tonnage.apiserver.settings import DEFAULT_ISSUER, MAX_BACKUPS, MAX_MEGABYTES, RBAC_MODE, AuditSettings
 from tonnage.cli.flags.flag_table import flag_table
 from tonnage.cli.output import Parsed, echo, feature_gates, from_flags, logging_options, say_all
 from tonnage.clock import SystemClock
@@ -33,7 +27,7 @@ if TYPE_CHECKING:
 
 def _mode(text: str) -> str:
     try:
-        return authorization_mode(text)
+        return api_settings.authorization_mode(text)
     except TonnageError as exc:
         raise ValueError(f"{exc.message}; {exc.hint}") from exc
 

@@ -15,7 +15,7 @@ import shlex
 from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -236,38 +236,31 @@ _FILES, _CLUSTER, _NAMESPACE, _SHOWN, _SHOWN_NAMESPACE, _FOLLOWED, _CONTEXT, *_S
 )
 
 
-def cluster_options(command: F) -> F:
-    """Add the options, passed to the command as `cluster: ClusterQuestion`; file arguments are named `more_files`."""
-    shown = (_FILES, _CLUSTER, _NAMESPACE, _CONTEXT, *_SCHEDULER, _CONFIG, feature_gates)
-    return _with_options(command, *shown, takes_files=True)
+def _options(*shown: Option, takes_files: bool = False) -> Option:
+    """Options of a cluster, which the command gets as `cluster: ClusterQuestion`."""
+
+    def of(command: F) -> F:
+        @wraps(command)
+        def asked(**given: Any) -> Any:
+            given.setdefault("files", ())
+            given["files"] += given.pop("more_files", ())
+            cluster = from_flags(ClusterQuestion, given, takes_files=takes_files)
+            return command(cluster=cluster, **{name: given[name] for name in given.keys() - vars(cluster).keys()})
+
+        return options(*shown)(asked)  # type: ignore[return-value]  # to click a command is its name and its options
+
+    return of
 
 
-def file_options(command: F) -> F:
-    """Add the options of commands that only read files."""
-    return _with_options(command, _FILES, _CONFIG, feature_gates, takes_files=True)
-
-
-def followed_cluster_options(command: F) -> F:
-    """Add the options of commands that follow a live cluster and ask its API server alone."""
-    return _with_options(command, _FOLLOWED, _CONTEXT, _CONFIG, feature_gates)
-
-
-def live_cluster_options(command: F) -> F:
-    """Add the options of commands that follow a live cluster: all but -f."""
-    return _with_options(command, _SHOWN, _SHOWN_NAMESPACE, _CONTEXT, *_SCHEDULER, _CONFIG, feature_gates)
-
-
-def status_options(command: F) -> F:
-    """Add the options that name a live cluster and its scheduler."""
-    return _with_options(command, _SHOWN, _CONTEXT, *_SCHEDULER)
-
-
-def _with_options(command: F, *shown: Option, takes_files: bool = False) -> F:
-    @wraps(command)
-    def asked(**given: Any) -> Any:
-        given.setdefault("files", ())
-        given["files"] += given.pop("more_files", ())
-        cluster = from_flags(ClusterQuestion, given, takes_files=takes_files)
-        return command(cluster=cluster, **{name: given[name] for name in given.keys() - vars(cluster).keys()})
-
-    return options(*shown)(asked)  # type: ignore[return-value]  # to click a command is its name and its options
+cluster_options: Final = _options(
+    _FILES, _CLUSTER, _NAMESPACE, _CONTEXT, *_SCHEDULER, _CONFIG, feature_gates, takes_files=True
+)
+"""All of them; file arguments are named `more_files`."""
+file_options: Final = _options(_FILES, _CONFIG, feature_gates, takes_files=True)
+"""For commands that only read files."""
+followed_cluster_options: Final = _options(_FOLLOWED, _CONTEXT, _CONFIG, feature_gates)
+"""For commands that follow a live cluster and ask its API server alone."""
+live_cluster_options: Final = _options(_SHOWN, _SHOWN_NAMESPACE, _CONTEXT, *_SCHEDULER, _CONFIG, feature_gates)
+"""For commands that follow a live cluster: all but -f."""
+status_options: Final = _options(_SHOWN, _CONTEXT, *_SCHEDULER)
+"""A live cluster and its scheduler."""

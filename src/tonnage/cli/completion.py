@@ -22,15 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import click
-from click.shell_completion import (
-    BashComplete,
-    CompletionItem,
-    FishComplete,
-    ShellComplete,
-    ZshComplete,
-    add_completion_class,
-    split_arg_string,
-)
+from click import shell_completion
+from click.shell_completion import BashComplete, CompletionItem, FishComplete, ShellComplete, ZshComplete
 
 if TYPE_CHECKING:
     from tonnage.objects.resources import Resource
@@ -235,7 +228,7 @@ class OurBash(BashComplete):
     def get_completion_args(self) -> tuple[list[str], str]:
         line = os.environ.get("COMP_LINE", "")
         before = line.encode()[: int(os.environ.get("COMP_POINT", len(line.encode())))].decode(errors="ignore")
-        words = split_arg_string(before)
+        words = shell_completion.split_arg_string(before)
         incomplete = words.pop() if words and not before[-1].isspace() else ""
         self._replaced = replaced_part(incomplete, os.environ.get("COMP_WORDBREAKS", "=:"))
         return words[1:], incomplete
@@ -288,7 +281,7 @@ SHELLS: Final[dict[str, type[ShellComplete]]] = {"bash": OurBash, "zsh": OurZsh,
 
 def register() -> None:
     for each in SHELLS.values():
-        add_completion_class(each)
+        shell_completion.add_completion_class(each)
 
 
 def script(shell: str, cli: click.Command, program: str) -> str:

@@ -18,21 +18,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from tonnage.cli import output as printing
 from tonnage.cli.flags.flag_table import flag_table
 from tonnage.cli.flags.go_flags import GoCommand
-from tonnage.cli.output import (
-    Flags,
-    Parsed,
-    echo,
-    feature_gates,
-    from_flags,
-    logging_options,
-    output_option,
-    say_all,
-    written,
-    written_json,
-    wrong_usage,
-)
+from tonnage.cli.output import Flags, Parsed, echo, feature_gates, from_flags, logging_options, output_option, say_all
 from tonnage.cli.running import connected, connection_of, kubeconfig_option, run_until_signalled, say_ready
 from tonnage.clock import SystemClock
 from tonnage.csi.address import InvalidAddress, socket_path
@@ -122,7 +111,7 @@ def csi_driver(endpoint: str, nodes: tuple[str, ...], node_endpoint: str | None,
         raise click.UsageError(
             f"--node-endpoint gives all nodes one address; write {PLACEHOLDER} where the node's id goes"
         )
-    with wrong_usage():
+    with printing.wrong_usage():
         pools = pools_by_node(flags["pools"], nodes)
         max_volumes = by_node("--max-volumes", flags["max_volumes"], nodes)
     named = {"name": flags["driver_name"], "policy": flags["pool_policy"], "one_number": flags["one_number"] or ""}
@@ -203,9 +192,9 @@ def csi_driver_quarantine(state_dir: Path, names: tuple[str, ...], everything: b
     finally:
         folder.close()
     if output == "json":
-        written_json([_document(each, moved.get(each.path)) for each in found])
+        printing.written_json([_document(each, moved.get(each.path)) for each in found])
     else:
-        written(lambda: echo("\n".join(_lines(found, moved))))
+        printing.written(lambda: echo("\n".join(_lines(found, moved))))
 
 
 def _named(state_dir: Path, found: Sequence[UnknownContents], name: str) -> UnknownContents:

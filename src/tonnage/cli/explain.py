@@ -16,19 +16,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tonnage.cli import output as printing
 from tonnage.cli.cluster_options import ClusterQuestion, cluster_options
 from tonnage.cli.completion import files, pods, workloads
 from tonnage.cli.flags.flag_table import flag_table
-from tonnage.cli.output import (
-    DOES_NOT_FIT,
-    INTERRUPTED,
-    exit_code_option,
-    output_option,
-    progress,
-    say,
-    say_all,
-    write_answer,
-)
+from tonnage.cli.output import DOES_NOT_FIT, INTERRUPTED, exit_code_option, output_option, progress, say, write_answer
 from tonnage.errors import TonnageError
 
 if TYPE_CHECKING:
@@ -158,7 +150,7 @@ def _explain_workloads(cluster: ClusterQuestion, names: Sequence[str], output: s
                 step(1)
     except KeyboardInterrupt:
         was_interrupted = True
-    say_all("warning", dict.fromkeys(warnings))
+    printing.say_all("warning", dict.fromkeys(warnings))
 
     weights = score_weights(configuration.profiles[0])
     pods = [pod for answer in answers for pod in answer.pods]

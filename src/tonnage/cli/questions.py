@@ -18,22 +18,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tonnage.cli import output as printing
 from tonnage.cli.cluster_options import ClusterQuestion, cluster_options, file_options, followed_cluster_options
 from tonnage.cli.completion import files, workloads
 from tonnage.cli.completion import nodes as node_values
 from tonnage.cli.flags.flag_table import flag_table
-from tonnage.cli.output import (
-    DOES_NOT_FIT,
-    INTERRUPTED,
-    exit_code_option,
-    output_option,
-    progress,
-    say,
-    say_all,
-    shown_status,
-    write_answer,
-    written,
-)
+from tonnage.cli.output import DOES_NOT_FIT, INTERRUPTED, exit_code_option, output_option, progress, say, write_answer
 from tonnage.clock import SystemClock
 from tonnage.printable import printable_lines
 from tonnage.whatif.fit import MOST
@@ -68,7 +58,9 @@ def doctor(cluster: ClusterQuestion, output: str) -> None:
     with progress("deciding on pods", total=work_of(facts)) as step:
         examination = examine(facts, state, configuration, step=step)
     if output == "helm-values":
-        written(lambda: sys.stdout.write(printable_lines(examination.recommended.helm_values(examination.findings))))
+        printing.written(
+            lambda: sys.stdout.write(printable_lines(examination.recommended.helm_values(examination.findings)))
+        )
     else:
         write_answer(output, examination.document, partial(show, examination), "doctor")
     sys.exit(INTERRUPTED if examination.is_partial else examination.exit_code)
@@ -197,7 +189,7 @@ def replay(cluster: ClusterQuestion, steps_file: Path, output: str) -> None:
     state = cluster.state(user_agent="tonnage-replay", without=steps_file)
     warnings: list[str] = []
     steps = read_steps(steps_file, cluster.creation, warnings)
-    say_all("warning", warnings)
+    printing.say_all("warning", warnings)
     takes_any_pod = cluster.config_file is None
     run = Replay(state.objects, configuration.profiles, takes_any_pod=takes_any_pod)
     results = list(taken(run, steps, str(steps_file), partial(say, "note")))
@@ -252,7 +244,7 @@ async def _followed(client: Client, shadow: Shadow, for_s: float | None) -> None
         async with following:
             await following.wait_synced()
             say("following", f"{client.server}; Ctrl-C ends it")
-            with shown_status("nothing decided yet") as show:
+            with printing.shown_status("nothing decided yet") as show:
                 await following.run(for_s, lambda: show(counts(shadow.tally)))
 
     work = asyncio.ensure_future(follow())

@@ -9,19 +9,14 @@ async with connected(PROGRAM, connection_of(kubeconfig), election) as running:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
 import random
 import secrets
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import (
-    AbstractAsyncContextManager,
-    AbstractContextManager,
-    AsyncExitStack,
-    asynccontextmanager,
-    suppress,
-)
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -233,7 +228,7 @@ async def run_until_signalled(work: Coroutine[Any, Any, None]) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, running.cancel)
-        with suppress(asyncio.CancelledError):
+        with contextlib.suppress(asyncio.CancelledError):
             await running
 
 

@@ -23,21 +23,10 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
+from tonnage.cli import output
 from tonnage.cli.commands import HintedUsageError
 from tonnage.cli.flags.flag_table import flag_table
-from tonnage.cli.output import (
-    COUNT,
-    FOLDER_PATH,
-    POOLS,
-    columns,
-    echo,
-    feature_gates,
-    from_flags,
-    logging_options,
-    say,
-    say_all,
-    shown_status,
-)
+from tonnage.cli.output import COUNT, FOLDER_PATH, POOLS, columns, echo, feature_gates, from_flags, logging_options, say
 from tonnage.cli.running import run_until_signalled, say_ready
 from tonnage.clock import SystemClock
 from tonnage.driver.node_pools import by_node, pools_by_node
@@ -96,7 +85,7 @@ def up(files: tuple[str, ...], **flags: Any) -> None:
     """
     if flags["dashboard_port"] is not None and not flags["dashboard"]:
         raise click.UsageError("--dashboard-port goes with --dashboard")
-    say_all("warning", flags["gates"].warnings)
+    output.say_all("warning", flags["gates"].warnings)
     settings = from_flags(
         PlaneSettings,
         click.get_current_context().params,
@@ -131,7 +120,7 @@ def _check(settings: PlaneSettings) -> None:
 async def _run(settings: PlaneSettings, manifests: list[Doc]) -> None:
     from tonnage.plane.cluster import Plane
 
-    with shown_status("loading") as show:
+    with output.shown_status("loading") as show:
         plane = Plane(
             settings,
             clock=SystemClock(),

@@ -17,38 +17,30 @@ from datetime import datetime
 from typing import Final
 
 from tonnage.clock import InvalidTime, parse_rfc3339, rfc3339
+from tonnage.objects import storage_v1
 from tonnage.objects.size_rules import known_size_rules
-from tonnage.objects.storage_v1 import (
-    AVAILABLE_CAPACITIES,
-    CAPACITY_GROUP,
-    CHECK_CAPACITY,
-    FREE_VOLUMES,
-    POOL_IDS,
-    POOL_POLICY,
-    POOLS_CHECKED_AT,
-    POOLS_OBSERVED_AT,
-    POOLS_SOURCE,
-    POOLS_STALE_SINCE,
-    SIZE_RULES,
-    VOLUME_COPIES,
-    CSIStorageCapacity,
-    StorageClass,
-)
+from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, POOLS_CHECKED_AT, POOLS_SOURCE, CSIStorageCapacity
 from tonnage.pools.class_pools import ClassPools, NodePools, PoolSource
 from tonnage.pools.settings import KeepFree, PoolsSettings
 from tonnage.quantity import Quantity
 
 OURS: Final = (
     AVAILABLE_CAPACITIES,
-    FREE_VOLUMES,
-    POOL_IDS,
+    storage_v1.FREE_VOLUMES,
+    storage_v1.POOL_IDS,
     POOLS_SOURCE,
-    POOLS_OBSERVED_AT,
+    storage_v1.POOLS_OBSERVED_AT,
     POOLS_CHECKED_AT,
-    POOLS_STALE_SINCE,
+    storage_v1.POOLS_STALE_SINCE,
 )
 """The annotations of a capacity object that this program keeps, all of them or none."""
-OF_CLASSES: Final = (POOL_POLICY, CAPACITY_GROUP, SIZE_RULES, CHECK_CAPACITY, VOLUME_COPIES)
+OF_CLASSES: Final = (
+    storage_v1.POOL_POLICY,
+    storage_v1.CAPACITY_GROUP,
+    storage_v1.SIZE_RULES,
+    storage_v1.CHECK_CAPACITY,
+    storage_v1.VOLUME_COPIES,
+)
 _SEPARATORS: Final = re.compile(r"[\s,]+")
 MOST_LISTED: Final = 1000
 """Pools in one annotation; of more, the largest are listed, and the others are promised to nobody."""
@@ -90,15 +82,15 @@ def wanted_of(
     }
     ids = [_SEPARATORS.sub("_", pool.identity) for pool in pools]
     if ids and len(set(ids)) == len(ids):
-        wanted[POOL_IDS] = ",".join(ids)
+        wanted[storage_v1.POOL_IDS] = ",".join(ids)
     if found.free_volumes is not None:
-        wanted[FREE_VOLUMES] = str(found.free_volumes)
+        wanted[storage_v1.FREE_VOLUMES] = str(found.free_volumes)
     if found.observed_at is not None:
-        wanted[POOLS_OBSERVED_AT] = rfc3339(found.observed_at)
+        wanted[storage_v1.POOLS_OBSERVED_AT] = rfc3339(found.observed_at)
     ours = ours_of(capacity)
     checked_at = ours.pop(POOLS_CHECKED_AT, "")
     if stale_since is not None:
-        wanted[POOLS_STALE_SINCE] = rfc3339(stale_since)
+        wanted[storage_v1.POOLS_STALE_SINCE] = rfc3339(stale_since)
         return {**wanted, POOLS_CHECKED_AT: checked_at} if checked_at else wanted
     is_fresh = ours == wanted and _is_within(checked_at, now, check_every_s)
     return {**wanted, POOLS_CHECKED_AT: checked_at if is_fresh else rfc3339(now)}
@@ -113,7 +105,12 @@ def _is_within(told: str, now: datetime, seconds: float) -> bool:
 
 
 def wanted_of_class(
-    storage_class: StorageClass, found: ClassPools, settings: PoolsSettings, *, source: PoolSource, group: str
+    storage_class: storage_v1.StorageClass,
+    found: ClassPools,
+    settings: PoolsSettings,
+    *,
+    source: PoolSource,
+    group: str,
 ) -> dict[str, str]:
     """Our annotations for a class, given its pools and its capacity group.
 
@@ -123,17 +120,17 @@ def wanted_of_class(
     rules = settings.size_rules or known_size_rules(storage_class, driver)
     asks = settings.creates_objects and storage_class.waits_for_consumer and found.is_known
     wanted = {
-        POOL_POLICY: (settings.policy or found.policy) if settings.sets_policy else "",
-        SIZE_RULES: rules if settings.sets_sizes else "",
-        CAPACITY_GROUP: group,
-        CHECK_CAPACITY: "true" if asks else "",
-        VOLUME_COPIES: str(found.copies) if found.copies > 1 else "",
+        storage_v1.POOL_POLICY: (settings.policy or found.policy) if settings.sets_policy else "",
+        storage_v1.SIZE_RULES: rules if settings.sets_sizes else "",
+        storage_v1.CAPACITY_GROUP: group,
+        storage_v1.CHECK_CAPACITY: "true" if asks else "",
+        storage_v1.VOLUME_COPIES: str(found.copies) if found.copies > 1 else "",
     }
     return {key: text for key, text in wanted.items() if text}
 
 
 def groups_of(
-    classes: Mapping[str, StorageClass], found: Mapping[str, ClassPools], problems: list[str]
+    classes: Mapping[str, storage_v1.StorageClass], found: Mapping[str, ClassPools], problems: list[str]
 ) -> dict[str, str]:
     """The capacity group of every class that has exactly the disks of another. An existing name is kept, unless classes
     with other disks have it too: those that share some disks only are told apart by the ids of their pools."""

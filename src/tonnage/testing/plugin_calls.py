@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tonnage.objects.core_v1 import Pod
+from tonnage.scheduling import framework
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ints, Rows, row_count
 from tonnage.scheduling.cluster.pod_info import PodInfo
@@ -25,17 +26,7 @@ from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.configuration.profile_plugins import KnownPlugin
 from tonnage.scheduling.decision.scheduling_cycle import Decision
 from tonnage.scheduling.engine.profiles import assemble
-from tonnage.scheduling.framework import (
-    MAX_SCORE,
-    Code,
-    Cycle,
-    FilterPlugin,
-    Narrowing,
-    Plugin,
-    PreFilterPlugin,
-    PreScorePlugin,
-    ScorePlugin,
-)
+from tonnage.scheduling.framework import MAX_SCORE, Code, Cycle, FilterPlugin, Narrowing, Plugin, ScorePlugin
 
 
 def filter_results(plugin: FilterPlugin, cluster: Cluster, pod: Pod) -> dict[str, tuple[str, ...]]:
@@ -46,7 +37,7 @@ def filter_results(plugin: FilterPlugin, cluster: Cluster, pod: Pod) -> dict[str
     cycle = Cycle(PodInfo(pod), cluster)
     existing = np.flatnonzero(cluster.exists).tolist()
     left = set(existing)
-    if isinstance(plugin, PreFilterPlugin):
+    if isinstance(plugin, framework.PreFilterPlugin):
         first = plugin.pre_filter(cycle)
         if isinstance(first, Narrowing):
             left &= first.rows
@@ -67,7 +58,7 @@ def node_scores(plugin: ScorePlugin, cluster: Cluster, pod: Pod) -> dict[str, in
     """A plugin's scores for all nodes, normalised and without a weight; {} if PreScore returns SKIP."""
     cycle = Cycle(PodInfo(pod), cluster)
     cycle.passing = cluster.exists[: cluster.size].copy()
-    if isinstance(plugin, PreScorePlugin):
+    if isinstance(plugin, framework.PreScorePlugin):
         first = plugin.pre_score(cycle)
         if first is not None and first.code is Code.SKIP:
             return {}

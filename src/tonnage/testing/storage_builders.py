@@ -11,21 +11,11 @@ from collections.abc import Iterable, Mapping
 from itertools import count
 from typing import Any
 
+from tonnage.objects import storage_v1
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.core_v1.persistent_volume import BIND_COMPLETED, SELECTED_NODE
-from tonnage.objects.storage_v1 import (
-    CAPACITY_GROUP,
-    FREE_VOLUMES,
-    POOL_IDS,
-    POOL_POLICY,
-    SIZE_RULES,
-    CSIDriver,
-    CSINode,
-    CSIStorageCapacity,
-    StorageClass,
-    VolumeAttachment,
-)
+from tonnage.objects.storage_v1 import CAPACITY_GROUP, POOL_POLICY, CSIDriver, CSINode, CSIStorageCapacity, StorageClass
 from tonnage.testing.builders import Doc, pod
 
 DRIVER = "csi.example"
@@ -50,7 +40,9 @@ def storage_class(
 
     Classes of one `group` share pools; `pool_policy` is how the driver chooses one, `size_rules` which sizes it makes.
     """
-    said = {CAPACITY_GROUP: group, POOL_POLICY: pool_policy, SIZE_RULES: size_rules} | dict(annotations or {})
+    said = {CAPACITY_GROUP: group, POOL_POLICY: pool_policy, storage_v1.SIZE_RULES: size_rules} | dict(
+        annotations or {}
+    )
     terms = [
         {"matchLabelExpressions": [{"key": key, "values": list(values)} for key, values in term.items()]}
         for term in topologies
@@ -185,9 +177,9 @@ def capacity(
         topology = {"matchLabels": {"kubernetes.io/hostname": node}}
     more = dict(metadata or {})
     if free_volumes is not None:
-        more["annotations"] = {**more.get("annotations", {}), FREE_VOLUMES: str(free_volumes)}
+        more["annotations"] = {**more.get("annotations", {}), storage_v1.FREE_VOLUMES: str(free_volumes)}
     if pool_ids:
-        more["annotations"] = {**more.get("annotations", {}), POOL_IDS: pool_ids}
+        more["annotations"] = {**more.get("annotations", {}), storage_v1.POOL_IDS: pool_ids}
     said = {
         "nodeTopology": topology,
         "capacity": free,
@@ -216,10 +208,10 @@ def csi_node(name: str, limits: Mapping[str, int | None], **metadata: Any) -> CS
 
 def attachment(
     name: str, volume: str, node: str, *, attacher: str = DRIVER, attached: bool = True, error: str = ""
-) -> VolumeAttachment:
+) -> storage_v1.VolumeAttachment:
     """A volume attached to a node; with an `error` it was refused there."""
     return convert(
-        VolumeAttachment,
+        storage_v1.VolumeAttachment,
         {
             "kind": "VolumeAttachment",
             "metadata": meta(name),

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import inspect
 import re
-from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -57,35 +56,16 @@ class GoPath(click.Path):
         return None if value == "" else super().convert(value, param, ctx)
 
 
-FILE: Final = GoPath()
-FOLDER: Final = GoPath(is_folder=True)
-
-
-class Texts(click.ParamType[tuple[str, ...]]):
-    """Comma-separated texts, as pflag's StringSlice; `is_lower`: in lower case. The flag may be repeated (`texts`)."""
-
-    name = "A,B"
-
-    def __init__(self, *, is_lower: bool) -> None:
-        self._is_lower = is_lower
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        if isinstance(value, tuple):
-            return value
-        text = str(value).lower() if self._is_lower else str(value)
-        return tuple(each.strip() for each in text.split(",")) if text else ()
-
-
 def texts(name: str, help: str, default: str, *, into: str = "", is_lower: bool = False) -> output.Option:
-    """A list flag: `--name=a,b`, `--name=a --name=b`. A given value replaces the default."""
-    usual = tuple(default.split(",")) if default else ()
+    """A list flag, as pflag's StringSlice: `--name=a,b`, `--name=a --name=b`. A given value replaces the default;
+    `is_lower`: in lower case."""
 
-    def joined(ctx: click.Context, param: click.Parameter, value: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
-        return tuple(chain.from_iterable(value or (usual,)))
+    def joined(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+        given = [each.lower() if is_lower else each for each in value or (default,) if each]
+        return tuple(word.strip() for each in given for word in each.split(","))
 
     return click.option(
         *filter(None, (name, into)),
-        type=Texts(is_lower=is_lower),
         multiple=True,
         callback=joined,
         help=f"{help}  [default: {default}]" if default else help,
@@ -98,10 +78,10 @@ KINDS: Final[dict[str, Any]] = {
     "INT": click.INT,
     "FLOAT": click.FLOAT,
     "FILE": output.FILE_PATH,
-    "FILE?": FILE,
+    "FILE?": GoPath(),
     "EXISTING": output.EXISTING_FILE,
     "FOLDER": output.FOLDER_PATH,
-    "FOLDER?": FOLDER,
+    "FOLDER?": GoPath(is_folder=True),
     "PORT": output.PORT,
     "DURATION": output.DURATION,
     "BYTES": output.BYTES,

@@ -16,14 +16,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from tonnage.dashboard.model.known_objects import (
-    Content,
-    DriverContents,
-    KnownObjects,
-    Refusal,
-    names_a_node,
-    node_requirements,
-)
+from tonnage.dashboard.model import known_objects
+from tonnage.dashboard.model.known_objects import Content, DriverContents, KnownObjects, Refusal, names_a_node
 from tonnage.dashboard.wire import VolumeRow
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.core_v1.pod import BETA_ZONE, ZONE
@@ -58,7 +52,7 @@ def place_of(objects: KnownObjects, volume: PersistentVolume) -> VolumePlace:
     zones: set[str] = set()
     is_wide = False
     for term in required.node_selector_terms:
-        listed = node_requirements(term)
+        listed = known_objects.node_requirements(term)
         zones.update(
             value
             for requirement in term.match_expressions

@@ -73,28 +73,24 @@ class Routes:
 
     def router(self) -> Router:
         router = Router()
-        for route, answer in {
-            "GET /api/v1/status": self.status,
-            "GET /api/v1/history": self.history,
-            "GET /api/v1/faults": self.faults,
-            "POST /api/v1/faults": self.put_faults,
-            "DELETE /api/v1/faults": self.clear_faults,
-            "GET /api/v1/examples": self.examples,
-            "POST /api/v1/replay": self.replay,
-            "GET /api/v1/about": self.about,
-            "GET /api/v1/state": self.state,
-            "GET /api/v1/changes": change_stream(self._cluster.collections),
-            "GET /api/v1/objects/{resource}/{name}": self.object_text,
-            "GET /api/v1/objects/{resource}/{namespace}/{name}": self.object_text,
-            "POST /api/v1/drain-preview": self.drain_preview,
-            "POST /api/v1/fit": self.fit,
-            "GET /api/v1/workloads": self.workloads,
-            "GET /api/v1/pending": self.pending,
-            "GET /api/v1/pods/{namespace}/{name}": self.story,
-            "GET /api/v1/pods/{namespace}/{name}/explain": self.explain,
-        }.items():
-            method, path = route.split(" ")
-            router.add(method, path, answer)
+        router.add("GET", "/api/v1/faults", self.faults)
+        router.add("POST", "/api/v1/faults", self.put_faults)
+        router.add("DELETE", "/api/v1/faults", self.clear_faults)
+        router.add("GET", "/api/v1/examples", self.examples)
+        router.add("POST", "/api/v1/replay", self.replay)
+        router.add("GET", "/api/v1/about", self.about)
+        router.add("GET", "/api/v1/state", self.state)
+        router.add("GET", "/api/v1/changes", change_stream(self._cluster.collections))
+        router.add("GET", "/api/v1/status", self.status)
+        router.add("GET", "/api/v1/history", self.history)
+        router.add("POST", "/api/v1/drain-preview", self.drain_preview)
+        router.add("POST", "/api/v1/fit", self.fit)
+        router.add("GET", "/api/v1/workloads", self.workloads)
+        router.add("GET", "/api/v1/objects/{resource}/{name}", self.object_text)
+        router.add("GET", "/api/v1/objects/{resource}/{namespace}/{name}", self.object_text)
+        router.add("GET", "/api/v1/pending", self.pending)
+        router.add("GET", "/api/v1/pods/{namespace}/{name}", self.story)
+        router.add("GET", "/api/v1/pods/{namespace}/{name}/explain", self.explain)
         return router
 
     def _fault_file(self) -> FaultFile:

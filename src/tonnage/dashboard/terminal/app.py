@@ -19,24 +19,9 @@ from textual.widgets import Footer, Input, Static
 from tonnage.dashboard.model.shown_cluster import ShownCluster
 from tonnage.dashboard.questions.asking import Asking
 from tonnage.dashboard.status.keeper import StatusKeeper
-from tonnage.dashboard.terminal.lines_view import (
-    LinesView,
-    PageOfLines,
-    ScreenLine,
-    cell,
-    in_ascii,
-    is_ascii_alone,
-    plain,
-    row,
-)
-from tonnage.dashboard.terminal.list_pages import (
-    explanation_lines,
-    flow_lines,
-    lane_lines,
-    now_lines,
-    pending_answer,
-    pending_lines,
-)
+from tonnage.dashboard.terminal import lines_view, list_pages
+from tonnage.dashboard.terminal.lines_view import LinesView, PageOfLines, ScreenLine, cell, in_ascii, plain, row
+from tonnage.dashboard.terminal.list_pages import explanation_lines, flow_lines, lane_lines, now_lines, pending_answer
 from tonnage.dashboard.terminal.map_page import FREE, PROMISED, SORTS, USED, map_lines, node_lines
 from tonnage.dashboard.wire import NodeRow, NoticeRow, PodRow
 from tonnage.errors import TonnageError
@@ -119,7 +104,7 @@ class Top(App[None]):
         self._drawn: tuple[object, ...] = ()
         self._helps = False
         self._rests_until = 0.0
-        self.is_ascii_alone = is_ascii_alone(os.environ)
+        self.is_ascii_alone = lines_view.is_ascii_alone(os.environ)
 
     def compose(self) -> ComposeResult:
         yield Static(id="head")
@@ -194,7 +179,7 @@ class Top(App[None]):
         if self._page == "now":
             return now_lines(self._status, width=width, search=self._search)
         if self._page == "pending":
-            return pending_lines(self._pending, rows, width=width, search=self._search)
+            return list_pages.pending_lines(self._pending, rows, width=width, search=self._search)
         if self._page == "flow":
             return flow_lines(rows, width=width, search=self._search)
         return map_lines(rows, width=width, search=self._search, sort=self._sort)

@@ -19,18 +19,8 @@ from tonnage.dashboard.questions.asking import Asking, QuestionLimit
 from tonnage.dashboard.status.keeper import StatusKeeper, show_trouble, verdict
 from tonnage.dashboard.status.overview import Sample, overview_texts
 from tonnage.dashboard.status.troubles import folded
-from tonnage.dashboard.terminal.lines_view import (
-    PageOfLines,
-    ScreenLine,
-    bytes_text,
-    cell,
-    heading,
-    local_time,
-    matches,
-    name_width,
-    plain,
-    row,
-)
+from tonnage.dashboard.terminal import lines_view
+from tonnage.dashboard.terminal.lines_view import PageOfLines, ScreenLine, cell, matches, name_width, plain, row
 from tonnage.dashboard.wire import Collections, LaneRow, PodRow, PodStep
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.whatif.explain_report import print_explanation
@@ -47,7 +37,7 @@ def pending_lines(
     if answer is None or not answer.pods:
         return _waiting_lines(collections, width, search)
     count = len(answer.pods)
-    found = [heading(f"{count:,} pod{' is' if count == 1 else 's are'} pending")]
+    found = [lines_view.heading(f"{count:,} pod{' is' if count == 1 else 's are'} pending")]
     for group in answer.groups:
         lines = _group_lines(group, width, search)
         if lines:
@@ -82,7 +72,7 @@ def _waiting_lines(collections: Collections, width: int, search: str) -> list[Sc
     }
     if not waiting:
         return [plain("no pod is pending", "green")]
-    found = [heading(f"{len(waiting):,} pod{' waits' if len(waiting) == 1 else 's wait'}; working out why")]
+    found = [lines_view.heading(f"{len(waiting):,} pod{' waits' if len(waiting) == 1 else 's wait'}; working out why")]
     for key, pod in waiting.items():
         found.append(ScreenLine(row(cell(key, 34), cell(pod.message, max(width - 35, 0), "dim")), key))
     return found
@@ -131,7 +121,7 @@ def _lane(lane: LaneRow, width: int, name_width: int) -> Text:
     """When and what happened to the pod last. Bookkeeping after that is on the lane's own page."""
     steps = lane.steps[: lane.headline + 1] or lane.steps
     text = cell(_steps(steps), max(width - name_width - 10, 10), "dim" if lane.done else "")
-    return row(cell(local_time(steps[-1].at), 8), cell(lane.pod, name_width, "bold"), text)
+    return row(cell(lines_view.local_time(steps[-1].at), 8), cell(lane.pod, name_width, "bold"), text)
 
 
 def _steps(steps: tuple[PodStep, ...]) -> str:
@@ -155,7 +145,7 @@ def lane_lines(collections: Collections, uid: str, *, width: int) -> list[Screen
         gap = (step.at - lane.steps[number - 1].at).total_seconds() if number else 0.0
         after = f"+{time_text(max(gap, 0))}" if number else ""
         source = f" ({step.source})" if step.source else ""
-        lead = row(cell(local_time(step.at), 8), cell(after, 8, "dim"), cell(step.kind, 12, "bold"), Text())
+        lead = row(cell(lines_view.local_time(step.at), 8), cell(after, 8, "dim"), cell(step.kind, 12, "bold"), Text())
         page.say(plain(f"{step.text}{source}").text, lead.cell_len, lead=lead)
     return page.lines
 
@@ -191,12 +181,18 @@ def _history_lines(keeper: StatusKeeper, width: int) -> Iterator[ScreenLine]:
     samples = [sample for sample in keeper.log.samples() if keeper.looked_at and sample.at >= keeper.looked_at - SPAN]
     if not samples:
         return
-    yield heading("the last hour")
+    yield lines_view.heading("the last hour")
     name_width, room = min(20, width // 4), max(min(60, width // 2), 10)
     for name in samples[-1].classes:
         last = samples[-1].classes[name]
         drawn = sparkline(samples, lambda each, name=name: each.classes[name].free if name in each.classes else 0, room)  # type: ignore[misc]
-        yield _line(f"{name}, free", drawn, f"{bytes_text(last.free)} of {bytes_text(last.total)}", name_width, width)
+        yield _line(
+            f"{name}, free",
+            drawn,
+            f"{lines_view.bytes_text(last.free)} of {lines_view.bytes_text(last.total)}",
+            name_width,
+            width,
+        )
     refused = sum(sample.refused for sample in samples)
     for name, read, told in (
         ("pods pending", lambda each: each.pending, f"{samples[-1].pending:,} now"),

@@ -18,19 +18,8 @@ from typing import Final
 
 from rich.text import Text
 
-from tonnage.dashboard.terminal.lines_view import (
-    PageOfLines,
-    ScreenLine,
-    bytes_text,
-    cell,
-    heading,
-    local_time,
-    matches,
-    name_width,
-    percent_text,
-    plain,
-    row,
-)
+from tonnage.dashboard.terminal import lines_view
+from tonnage.dashboard.terminal.lines_view import PageOfLines, ScreenLine, bytes_text, cell, heading, name_width, plain
 from tonnage.dashboard.wire import CapacityRow, ClassRow, Collections, NodeRow, VolumeRow
 from tonnage.whatif.page import FittedTable, byte_ticks, count_text, natural, time_text
 
@@ -190,7 +179,7 @@ def map_lines(collections: Collections, *, width: int, search: str = "", sort: s
         return [plain("no nodes are known", "dim")]
     by_zone: dict[str, list[NodeStorage]] = {}
     for node in nodes.values():
-        if matches(search, node.node.name, node.node.zone, node.trouble, *node.volumes):
+        if lines_view.matches(search, node.node.name, node.node.zone, node.trouble, *node.volumes):
             by_zone.setdefault(node.node.zone, []).append(node)
     if not by_zone:
         return [plain(f"nothing is called {search}", "dim")]
@@ -207,7 +196,7 @@ def map_lines(collections: Collections, *, width: int, search: str = "", sort: s
             )
         )
         found += [ScreenLine(partial(_node_text, member, width, longest), member.node.name) for member in members]
-    wanted = {key: each for key, each in shared.items() if matches(search, key, each.storage_class)}
+    wanted = {key: each for key, each in shared.items() if lines_view.matches(search, key, each.storage_class)}
     if wanted:
         found.append(heading("room that several nodes share"))
     for key, capacity in wanted.items():
@@ -232,14 +221,14 @@ def _node_text(each: NodeStorage, width: int, name_width: int) -> Text:
     bar_width = max(min(width - name_width - told_width - 6 - 5 - _SIGN_WIDTH, _MOST_BAR), 8)
     slots = ", ".join(f"{slot.used}/{slot.limit}" for slot in each.node.slots if slot.limit is not None)
     told = f"{bytes_text(each.free)} of {bytes_text(each.size)} free" if each.is_known else "free room not known"
-    percent = f"{percent_text(each.fill_ratio) if each.is_known and each.size > 0 else '?%':>4}"
+    percent = f"{lines_view.percent_text(each.fill_ratio) if each.is_known and each.size > 0 else '?%':>4}"
     parts = [cell(each.node.name, name_width, "bold" if each.trouble else "")]
     parts.append(bar(each.used, each.promised, each.free, bar_width) if each.is_known else cell("", bar_width))
     parts += [cell(percent, 4), *(() if is_narrow else (cell(told, told_width),)), cell(slots, 6)]
     rest = max(width - sum(part.cell_len + 1 for part in parts), 0)
     mark = ("▲ " + each.trouble) if each.trouble else ("→ " + str(len(each.coming)) + " coming" if each.coming else "")
     parts.append(cell(mark, rest, "red" if each.trouble else "cyan"))
-    return row(*parts)
+    return lines_view.row(*parts)
 
 
 def node_lines(collections: Collections, name: str, *, now: datetime, width: int) -> list[ScreenLine]:
@@ -260,7 +249,7 @@ def node_lines(collections: Collections, name: str, *, now: datetime, width: int
     for number, pool in enumerate(node.pools):
         drawn = bar(pool.size - pool.free, 0, pool.free, max(round(_POOL_BAR * pool.size / full), 1))
         told = f"  {bytes_text(pool.free)} free of {bytes_text(pool.size)}"
-        page.write(row(cell(f"pool {number}", 8), drawn, Text(told)))
+        page.write(lines_view.row(cell(f"pool {number}", 8), drawn, Text(told)))
     for key in each.capacities:
         _show_capacity(key, collections, now, page)
     for slot in node.slots:
@@ -282,7 +271,11 @@ def _show_capacity(key: str, collections: Collections, now: datetime, page: Page
     page.plain(f"class {capacity.storage_class}: {pools} free{age}")
     for held in capacity.reserved:
         amount = "everything" if held.mode == "Object" else bytes_text(held.bytes)
-        page.plain(f"{amount} kept back for {held.pod} since {local_time(held.since)}: {held.why}", "yellow", indent=2)
+        page.plain(
+            f"{amount} kept back for {held.pod} since {lines_view.local_time(held.since)}: {held.why}",
+            "yellow",
+            indent=2,
+        )
 
 
 def _show_volumes(keys: Iterable[str], collections: Collections, page: PageOfLines) -> None:
