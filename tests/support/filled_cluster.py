@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from tonnage.dashboard.model.known_objects import DriverContents
 from tonnage.dashboard.model.shown_cluster import ShownCluster
+from tonnage.faults import Fault
 from tonnage.objects.meta import Object
 
 
@@ -17,4 +21,12 @@ class FilledCluster(ShownCluster):
         self.model.tick(self.clock.now())
         for each in objects:
             self.model.remove(each)
+        self.settle()
+
+    def suffer(self, faults: Sequence[Fault]) -> None:
+        self.model.suffer(faults)
+        self.settle()
+
+    def look_into(self, contents: DriverContents) -> None:
+        self.model.look_into(contents)
         self.settle()

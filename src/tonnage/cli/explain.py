@@ -20,7 +20,7 @@ from tonnage.cli import output as printing
 from tonnage.cli.cluster_options import ClusterQuestion, cluster_options
 from tonnage.cli.completion import files, pods, workloads
 from tonnage.cli.flags.flag_table import flag_table
-from tonnage.cli.output import DOES_NOT_FIT, INTERRUPTED, exit_code_option, output_option, progress, say, write_answer
+from tonnage.cli.output import DOES_NOT_FIT, INTERRUPTED, output_option, progress, say, write_answer
 from tonnage.errors import TonnageError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ _WHAT = "--pod NS/NAME, --workload KIND/NS/NAME or --pending"
     POD=pods,
     WORKLOAD=workloads,
 )
-@exit_code_option("Exit 3 when something does not fit.")
+@click.option("--exit-code", is_flag=True, help="Exit 3 when something does not fit.")
 @output_option("table", "json")
 def explain(
     cluster: ClusterQuestion,

@@ -9,16 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from tonnage.cli import running as programs
 from tonnage.cli.flags.flag_table import flag_table
 from tonnage.cli.output import Parsed, feature_gates, from_flags, logging_options
-from tonnage.cli.running import (
-    connected,
-    connection_of,
-    kubeconfig_option,
-    listen_address,
-    run_until_signalled,
-    say_ready,
-)
+from tonnage.cli.running import connected, connection_of, kubeconfig_option, listen_address, run_until_signalled
 from tonnage.csi.address import InvalidAddress, socket_path
 from tonnage.faults import FaultFile
 from tonnage.node.settings import ATTACH_ERROR_GRACE_S
@@ -116,6 +110,6 @@ async def _run(
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(program.run())
                 await program.wait_ready()
-                say_ready()
+                programs.say_ready()
 
         await run_until_signalled(work())

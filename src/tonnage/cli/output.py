@@ -45,13 +45,11 @@ def say(kind: str, sentence: str, *, has_lines: bool = False) -> None:
     """Print a note, a warning or an error to stderr. On a terminal its lines end between words."""
     text = f"{kind}: {printable_lines(sentence) if has_lines else printable(sentence)}"
     if sys.stderr.isatty():
-        fill = partial(textwrap.fill, width=_terminal_width(), break_long_words=False, break_on_hyphens=False)
+        fill = partial(
+            textwrap.fill, width=shutil.get_terminal_size().columns, break_long_words=False, break_on_hyphens=False
+        )
         text = "\n".join(map(fill, text.split("\n")))
     click.echo(text, err=True)
-
-
-def _terminal_width() -> int:
-    return shutil.get_terminal_size().columns
 
 
 def say_all(kind: str, sentences: Iterable[str]) -> None:
@@ -69,7 +67,7 @@ def columns(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]
     of each row stands below the others."""
     lines = [head, *([printable(cell) for cell in row] for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
-    room = _terminal_width() if sys.stdout.isatty() else sys.maxsize
+    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
     is_narrow = sum(widths) + len(GAP) * (len(head) - 1) > room
     for line in lines:
         if is_narrow:
@@ -327,7 +325,3 @@ def wrong_usage() -> Iterator[None]:
 
 DOES_NOT_FIT = 3
 """--exit-code's exit code when a pod or replica does not fit."""
-
-
-def exit_code_option(told: str) -> Option:
-    return click.option("--exit-code", is_flag=True, help=told)

@@ -23,7 +23,7 @@ from tonnage.cli.cluster_options import ClusterQuestion, cluster_options, file_o
 from tonnage.cli.completion import files, workloads
 from tonnage.cli.completion import nodes as node_values
 from tonnage.cli.flags.flag_table import flag_table
-from tonnage.cli.output import DOES_NOT_FIT, INTERRUPTED, exit_code_option, output_option, progress, say, write_answer
+from tonnage.cli.output import DOES_NOT_FIT, INTERRUPTED, output_option, progress, say, write_answer
 from tonnage.clock import SystemClock
 from tonnage.printable import printable_lines
 from tonnage.whatif.fit import MOST
@@ -72,7 +72,7 @@ def doctor(cluster: ClusterQuestion, output: str) -> None:
 @click.option(
     "--one-by-one", is_flag=True, help="Preview a rolling upgrade: each node comes back before the next is drained."
 )
-@exit_code_option("Exit 3 when a pod is stuck or lost.")
+@click.option("--exit-code", is_flag=True, help="Exit 3 when a pod is stuck or lost.")
 @output_option("table", "json", "html")
 def drain_preview(
     cluster: ClusterQuestion, nodes: tuple[str, ...], one_by_one: bool, exit_code: bool, output: str
@@ -120,7 +120,11 @@ def drain_preview(
     """,
     WORKLOAD=workloads,
 )
-@exit_code_option("Exit 3 when not all replicas of the workload fit; for a pod or 0 replicas, when not one more fits.")
+@click.option(
+    "--exit-code",
+    is_flag=True,
+    help="Exit 3 when not all replicas of the workload fit; for a pod or 0 replicas, when not one more fits.",
+)
 @output_option("table", "json", "html")
 def fit(
     cluster: ClusterQuestion,

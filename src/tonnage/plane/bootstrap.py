@@ -394,18 +394,14 @@ class Bootstrap:
     async def _until_ready(self, names: Sequence[str]) -> None:
         while True:
             try:
-                if await self._are_nodes_ready(names):
+                nodes = {node.name: node for node in (await self.client.list(Node)).items}
+                expected = expected_nodes(names, FaultFile(self.settings.faults).all())
+                published = await self.client.list(
+                    CSIStorageCapacity, label_selector=f"csi.storage.k8s.io/drivername={DRIVER_NAME}"
+                )
+                is_published = len(published.items) >= len(expected) * int(self.resolved["classes"])
+                if is_published and all(is_ready(nodes.get(name)) for name in expected):
                     return
             except Disconnected as exc:
                 _log.debug("The server is away", error=exc.message)
             await self.clock.sleep(_LOOK_EVERY_S)
-
-    async def _are_nodes_ready(self, names: Sequence[str]) -> bool:
-        nodes = {node.name: node for node in (await self.client.list(Node)).items}
-        expected = expected_nodes(names, FaultFile(self.settings.faults).all())
-        if not all(is_ready(nodes.get(name)) for name in expected):
-            return False
-        published = await self.client.list(
-            CSIStorageCapacity, label_selector=f"csi.storage.k8s.io/drivername={DRIVER_NAME}"
-        )
-        return len(published.items) >= len(expected) * int(self.resolved["classes"])

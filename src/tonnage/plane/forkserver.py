@@ -70,22 +70,17 @@ def _overwrite_arguments(title: bytes) -> None:
     ctypes.memmove(start, title[: size - 2].ljust(size - 1, b"\0") + b".", size)
 
 
-def own_command() -> list[str]:
-    """The words before a subcommand; an unpacked `tonnage.pyz` is a folder with a `__main__.py`."""
-    folder = Path(tonnage.__file__).parent.parent
-    if (folder / "__main__.py").is_file():
-        return [sys.executable, str(folder)]
-    # As ./tonnage does: modules of the working directory are not imported.
-    return [sys.executable, *(["-P"] if sys.flags.safe_path else []), "-m", "tonnage"]
-
-
 _STOP_WITHIN_S = 10.0
 _PR_SET_PDEATHSIG = 1
 
 
 def command() -> list[str]:
-    """The command line that starts the forkserver."""
-    return [*own_command(), "forkserver", ROOM_FLAG, ROOM]
+    """The command line that starts the forkserver; an unpacked `tonnage.pyz` is a folder with a `__main__.py`."""
+    folder = Path(tonnage.__file__).parent.parent
+    # As ./tonnage does: modules of the working directory are not imported.
+    module = [*(["-P"] if sys.flags.safe_path else []), "-m", "tonnage"]
+    words = [str(folder)] if (folder / "__main__.py").is_file() else module
+    return [sys.executable, *words, "forkserver", ROOM_FLAG, ROOM]
 
 
 class Forkserver:

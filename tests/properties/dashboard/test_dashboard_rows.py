@@ -199,7 +199,7 @@ def afresh(model: ClusterModel) -> dict[str, dict[str, Any]]:
     """The rows of a model that is told everything at once, in another order."""
     other = ClusterModel(Collections())
     other.remember(model.memory)
-    other.suffer(model.faults)
+    other.suffer(model.book.faults)
     other.look_into(model.contents)
     for each in reversed(list(model.objects)):
         other.put(each)

@@ -147,7 +147,8 @@ async def _look(cluster: ShownCluster, records: DriverRecords) -> None:
         return
     cluster.collections.remove("notices", _NOTICE)
     if driver_contents is not None:
-        cluster.look_into(driver_contents)
+        cluster.model.look_into(driver_contents)
+        cluster.settle()
 
 
 def _time(path: Path) -> int:

@@ -60,7 +60,7 @@ class ClusterModel:
         self._assumed: dict[str, AssumedPod] = {}
         self._assumed_on = Index()
         self._volumes_on = Index()
-        self._book = CapacityBook(self.objects, self._volume_objects_on)
+        self.book = CapacityBook(self.objects, self._volume_objects_on)
         self.refusals = Refusals()
         self._held_since: dict[Key, datetime] = {}
         self._held_for = Index()
@@ -100,7 +100,7 @@ class ClusterModel:
             for claim in remembered_capacity.claims:
                 self._held_for.mark(claim, remembered_capacity.capacity, is_there=True)
                 since[claim] = max(since.get(claim, remembered_capacity.since), remembered_capacity.since)
-        book = self._book
+        book = self.book
         for key in book.held.keys() | held.keys():
             if book.held.get(key) != held.get(key):
                 self._touched.capacities.add(key)
@@ -127,13 +127,9 @@ class ClusterModel:
         self.contents = contents
 
     def suffer(self, faults: Sequence[Fault]) -> None:
-        if tuple(faults) != tuple(self._book.faults):
-            self._book.faults = tuple(faults)
+        if tuple(faults) != tuple(self.book.faults):
+            self.book.faults = tuple(faults)
             self._touched.capacities.update(self.objects.capacities)
-
-    @property
-    def faults(self) -> Sequence[Fault]:
-        return self._book.faults
 
     def cannot_make(self, claim: Key, uid: str, why: str, since: datetime | None = None) -> None:
         self._touched.volumes.add(claim)
@@ -156,8 +152,8 @@ class ClusterModel:
                 self._touch_volume(name)
         touched, self._touched = self._touched, Touched()
         self._settle_volumes(touched)
-        keys = self._book.look_at(touched.capacities | self._book.due(self.now), self.now)
-        self._write("capacities", ((key, self._book.row_of(key, self.now)) for key in keys))
+        keys = self.book.look_at(touched.capacities | self.book.due(self.now), self.now)
+        self._write("capacities", ((key, self.book.row_of(key, self.now)) for key in keys))
         touched.nodes.discard("")
         self._write("nodes", ((name, self._node_row(name)) for name in touched.nodes))
         self._write("pods", ((key, node_rows.pod_row(self.objects, key, self.decided(key))) for key in touched.pods))
@@ -244,7 +240,7 @@ class ClusterModel:
     def _touch_place(self, node: str) -> None:
         """Touch the rows that name a node as their place."""
         self._touched.volumes |= self._volumes_on[node]
-        self._touched.capacities |= self._book.of_node[node]
+        self._touched.capacities |= self.book.of_node[node]
 
     def _nodes_with(self, found: Object | None) -> Iterator[str]:
         """Nodes whose pools hold contents of a claim or of a volume."""
@@ -270,7 +266,7 @@ class ClusterModel:
                 for node in _places(row):
                     self._volumes_on.mark(node, key, is_there=is_there)
                     touched.nodes.add(node)
-                    touched.capacities |= self._book.of_node[node]
+                    touched.capacities |= self.book.of_node[node]
                 volume = self.objects.volumes.get(row.volume) if row is not None else None
                 touched.nodes.update(self._nodes_with(volume))
             touched.nodes.update(self._nodes_with(self.objects.claims.get(key)))

@@ -14,10 +14,9 @@ from typing import Final
 
 from tonnage.clock import Clock, in_background, repeatedly
 from tonnage.dashboard.model.cluster_model import ClusterModel
-from tonnage.dashboard.model.known_objects import DriverContents
 from tonnage.dashboard.wire import Collections, FaultRow, NoticeRow
 from tonnage.errors import NotFound, TonnageError
-from tonnage.faults import FAULT_FILE_NAME, Fault, FaultFile
+from tonnage.faults import FAULT_FILE_NAME, FaultFile
 from tonnage.objects.codec import resource_of, to_doc
 from tonnage.objects.core_v1 import Event, ObjectReference
 from tonnage.objects.document import Doc
@@ -42,14 +41,6 @@ class ShownCluster:
         self.collections = Collections()
         self.model = ClusterModel(self.collections)
         self.model.refusals.start = clock.now().replace(microsecond=0)  # Events have whole seconds
-
-    def suffer(self, faults: Sequence[Fault]) -> None:
-        self.model.suffer(faults)
-        self.settle()
-
-    def look_into(self, contents: DriverContents) -> None:
-        self.model.look_into(contents)
-        self.settle()
 
     def settle(self) -> None:
         self.model.settle(self.clock.now())
@@ -141,7 +132,8 @@ def look_at_faults(cluster: ShownCluster, file: FaultFile) -> None:
         collections.remove("faults", key)
     for key, row in rows.items():
         collections.put("faults", key, row)
-    cluster.suffer(held)  # a driver with this fault reports stale figures
+    cluster.model.suffer(held)  # a driver with this fault reports stale figures
+    cluster.settle()
 
 
 @asynccontextmanager

@@ -65,10 +65,6 @@ class RoutedRequest:
     request: web.BaseRequest
     path: dict[str, str]
 
-    @property
-    def query(self) -> dict[str, str]:
-        return dict(self.request.query)
-
     async def json(self, *, max_bytes: int = MAX_BODY_BYTES, within_s: float = BODY_S) -> Any:
         """The JSON body. Raises RequestRefused if it is too large, too slow, invalid, or has too many values."""
         body = bytearray()

@@ -76,7 +76,7 @@ def change_stream(collections: Collections) -> Answer:
             return response
         if len(open_streams) >= MAX_STREAMS:
             raise RequestRefused(503, f"{MAX_STREAMS} windows are open already: close one", retry_after_s=5)
-        since, heard = asked.query.get("since"), asked.request.headers.get("Last-Event-ID")
+        since, heard = asked.request.query.get("since"), asked.request.headers.get("Last-Event-ID")
         follower = collections.follow_since(heard or since or "") if heard or since is not None else None
         if follower is None and (heard or since is None):
             follower = collections.follow()

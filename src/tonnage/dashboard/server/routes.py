@@ -122,7 +122,7 @@ class Routes:
         return self._told(file, wanted)
 
     async def clear_faults(self, asked: RoutedRequest) -> web.StreamResponse:
-        file, query = self._fault_file(), asked.query
+        file, query = self._fault_file(), asked.request.query
         kind, node = query.get("kind", ""), query.get("node")
         if kind:
             kind_of(kind)
@@ -180,7 +180,7 @@ class Routes:
 
     async def history(self, asked: RoutedRequest) -> web.StreamResponse:
         try:
-            since = parse_rfc3339(asked.query["since"]) if "since" in asked.query else None
+            since = parse_rfc3339(asked.request.query["since"]) if "since" in asked.request.query else None
         except InvalidTime as exc:
             raise RequestRefused(400, f"since: {exc.message}") from exc
         return json_answer({"samples": self._keeper.log.samples(since)})
@@ -228,7 +228,7 @@ class Routes:
         )
 
     async def pending(self, asked: RoutedRequest) -> web.StreamResponse:
-        is_full = asked.query.get("full") == "true"
+        is_full = asked.request.query.get("full") == "true"
         return json_answer(await (self._pending.whole() if is_full else self._pending.latest()))
 
     async def story(self, asked: RoutedRequest) -> web.StreamResponse:

@@ -33,18 +33,9 @@ import msgspec
 from tonnage.objects.document import Doc, dig
 from tonnage.objects.resources import Resource
 from tonnage.objects.storage_v1 import StorageClass
+from tonnage.pools import reading
 from tonnage.pools.class_pools import ClassPools, NodePools, Pool, PoolSource, Published
-from tonnage.pools.reading import (
-    bytes_of,
-    copies_of,
-    labels_of,
-    name_of,
-    newest_by_node,
-    number_of,
-    records,
-    text_of,
-    written_at,
-)
+from tonnage.pools.reading import bytes_of, copies_of, labels_of, name_of, newest_by_node, number_of, records, text_of
 
 LONGHORN_NODES: Final = Resource("longhorn.io", "v1beta2", "Node", "nodes", True, ("lhn",))
 LONGHORN_SETTINGS: Final = Resource("longhorn.io", "v1beta2", "Setting", "settings", True, ("lhs",))
@@ -91,7 +82,7 @@ class Longhorn(PoolSource):
             takes = _takes_replicas(doc, _words(parameters.get("nodeSelector")), settings)
             takes = takes and not (engine == "v2" and node in closed)
             pools = _disks(doc, node, _DISK_TYPES[engine], parameters, settings, problems) if takes else ()
-            found[node] = NodePools(tuple(pools), written_at(doc))
+            found[node] = NodePools(tuple(pools), reading.written_at(doc))
         if is_local:
             return ClassPools.of(found, "unknown", problems)
         eligible = [node_pools for node_pools in found.values() if node_pools.pools]
