@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -47,9 +47,6 @@ def _pairs(text: str) -> dict[str, str]:
     return found
 
 
-PAIRS: Final = Parsed("KEY=VALUE,…", _pairs)
-
-
 @click.command("driver-check")
 @flag_table(
     """
@@ -64,7 +61,7 @@ PAIRS: Final = Parsed("KEY=VALUE,…", _pairs)
     --cordoned-node TEXT=  Node that the driver knows to be cordoned, so that volumes have to leave it.
     """,
     ENDPOINT=ENDPOINT,
-    PAIRS=PAIRS,
+    PAIRS=Parsed("KEY=VALUE,…", _pairs),
 )
 @click.option(
     *("--attach/--no-attach", "with_attach"),

@@ -22,7 +22,7 @@ import yaml
 
 from tonnage.clock import rfc3339, rfc3339_micro
 from tonnage.dashboard.model.capacity_rows import classes_of
-from tonnage.dashboard.model.known_objects import KnownObjects
+from tonnage.dashboard.model.known_objects import KnownObjects, first_at
 from tonnage.dashboard.model.shown_cluster import ShownCluster
 from tonnage.dashboard.questions.asking import Asking
 from tonnage.dashboard.wire import Collections, LaneRow, VolumeRow
@@ -65,7 +65,7 @@ async def pod_story(cluster: ShownCluster, key: Key) -> bytes:
         ],
         "steps": lane.steps if lane is not None else (),
         "done": lane is not None and lane.done,
-        "events": [_event(event) for event in sorted(events, key=_first_at)],
+        "events": [_event(event) for event in sorted(events, key=lambda each: first_at(each) or _LONG_AGO)],
         "notes": notes,
     }
     return msgspec.json.encode(document, enc_hook=_written)
@@ -189,14 +189,10 @@ def _attachments(claim: PersistentVolumeClaim, objects: KnownObjects) -> list[di
     return found
 
 
-def _first_at(event: Event) -> datetime:
-    return event.first_timestamp or event.event_time or event.metadata.creation_timestamp or _LONG_AGO
-
-
 def _event(event: Event) -> dict[str, Any]:
     series = event.series
     return {
-        "at": _first_at(event),
+        "at": first_at(event) or _LONG_AGO,
         "last": (series.last_observed_time if series is not None else None) or event.last_timestamp,
         "count": max(event.count, series.count if series is not None else 0, 1),
         "type": event.type,

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any, Final
 
@@ -61,11 +61,9 @@ class StatusKeeper:
         self.looked_at: datetime | None = None
         self._next_s = 0.0
 
-    @asynccontextmanager
-    async def looking(self) -> AsyncIterator[None]:
+    def looking(self) -> AbstractAsyncContextManager[None]:
         """Look every LOOK_S while the block runs."""
-        async with in_background(self._look_on(), "look for troubles"):
-            yield
+        return in_background(self._look_on(), "look for troubles")
 
     async def _look_on(self) -> None:
         while True:
