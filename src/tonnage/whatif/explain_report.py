@@ -70,7 +70,7 @@ def print_volumes(accounts: Iterable[tuple[str, NodeAccount]], page: TextPage, *
     telling = [i for i, head in enumerate(_HEADS) if head in _KEPT_HEADS or any(line[i] for line in lines)]
     source = _source_head({line[1] for line in lines})
     heads = (*(source if _HEADS[i] == _SOURCE else _HEADS[i] for i in telling), "NODES")
-    kinds = "".join("n" if head in _WHOLE_HEADS else "w" for head in heads)
+    kinds = "".join("n" if head in _WHOLE_HEADS else "w" for head in heads[:-1]) + "r"
     rows: list[Row] = [(*(line[i] for i in telling), text(line[-1], style="dim")) for line in lines]
     page.table(FittedTable(heads, kinds, rows))
     page.more(sum(len(group.nodes) for group in groups[shown:]), "more nodes that differ from these")

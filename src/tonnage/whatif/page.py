@@ -68,7 +68,7 @@ Row = Sequence[str | Text]
 
 class FittedTable:
     """Rows under heads. `kinds` has a letter per column: n a name, which is wrapped only where nothing else helps, w
-    words, 1 a number, aligned right."""
+    words, r words of which a blank repeats those above, 1 a number, aligned right."""
 
     def __init__(self, heads: Sequence[str], kinds: str, rows: Iterable[Row]) -> None:
         self.heads, self.kinds = heads, kinds
@@ -123,17 +123,16 @@ class FittedTable:
             yield line
 
     def _narrower(self, width: int) -> Iterable[Text]:
-        """What all rows share, once, and the rest as a table; row by row if that is too wide too."""
+        """What all rows share, once, and the rest as a table, or row by row."""
         places = range(len(self.heads))
         words = [place for place in places if self.kinds[place] != "1"]
         shared = [place for place in words if len({row[place].plain for row in self.rows}) == 1]
-        rest = self._columns([place for place in places if place not in shared], self.rows)
-        if len(self.rows) == 1 or not shared or rest._widths(width) is None:
+        if len(self.rows) == 1 or not shared:
             yield from self._stacked(width)
             return
         yield from self._columns(shared, self.rows[:1])._stacked(width)
         yield text("")
-        yield from rest.lines(width)
+        yield from self._columns([place for place in places if place not in shared], self.rows).lines(width)
 
     def _columns(self, places: Sequence[int], rows: Sequence[Row]) -> FittedTable:
         """Some columns of some rows."""
@@ -144,10 +143,13 @@ class FittedTable:
 
     def _stacked(self, width: int) -> Iterable[Text]:
         label_width = max(len(each.strip()) for each in self.heads) + _GAP
+        above = [text("")] * len(self.heads)
         for number, row in enumerate(self.rows):
             if number:
                 yield text("")
-            for head, cell in zip(self.heads, row, strict=True):
+            pairs = zip(self.kinds, row, above, strict=True)
+            above = [old if kind == "r" and not cell.plain.strip() else cell for kind, cell, old in pairs]
+            for head, cell in zip(self.heads, above, strict=True):
                 if cell.plain.strip():
                     label = text(f"{head.strip():<{label_width}}", style="bold")
                     for part in _broken(cell, width - label_width):

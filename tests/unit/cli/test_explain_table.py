@@ -207,9 +207,27 @@ def test_what_all_rows_share_stands_above_a_table_that_is_too_wide():
         "shop/object-1    none",
         "shop/object-2    possible",
     ]
-    assert [line.plain.rstrip() for line in table.lines(22)][2:4] == [
+    # One less than 23: row by row, and what is shared still stands above.
+    assert [line.plain.rstrip() for line in table.lines(22)] == [
+        "CLAIM  shop/data",
+        "KIND   dynamic",
+        "",
         "CAPACITY OBJECT  shop/object-1",
         "VERDICT          none",
+        "",
+        "CAPACITY OBJECT  shop/object-2",
+        "VERDICT          possible",
+    ]
+
+
+def test_row_by_row_each_row_has_what_a_blank_repeats():
+    table = FittedTable(("CLAIM", "NODES"), "nr", [("shop/a-long-name", "node-1"), ("shop/b", "")])
+    assert [line.plain.rstrip() for line in table.lines(20)] == [
+        "CLAIM  shop/a-long-name",
+        "NODES  node-1",
+        "",
+        "CLAIM  shop/b",
+        "NODES  node-1",
     ]
 
 
