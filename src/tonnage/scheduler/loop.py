@@ -290,7 +290,8 @@ class SchedulingLoop:
             self._requeue(queued, plugins, "Unschedulable", message, nomination=nomination)
             return
         result, plugin = outcome.result, outcome.plugin
-        self._preemptions.hold_back(plugin, queued, result)
+        if any(not victim.is_terminating for victim in result.victims):
+            self._engine.preemption_begins(plugin, queued.info)  # blocks it while its victims are being deleted
         try:
             message, nomination = diagnosis.told(), result.nominated_node or None
             is_back = self._put_back(queued, plugins, "Unschedulable", message, nomination=nomination)

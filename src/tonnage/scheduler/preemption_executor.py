@@ -59,11 +59,6 @@ class PreemptionExecutor:
 
     # -- on the loop --------------------------------------------------------------------------------------------------
 
-    def hold_back(self, plugin: PostFilterPlugin, queued: QueuedPod, found: PostFilterResult) -> None:
-        """Call it before the pod goes back to the queue: blocks it there while its victims are being deleted."""
-        if any(not victim.is_terminating for victim in found.victims):
-            self._engine.preemption_begins(plugin, queued.info)
-
     def begin(self, plugin: PostFilterPlugin, queued: QueuedPod, found: PostFilterResult) -> StartedPreemption:
         """The pod is queued again and nominated: remove nominations of lower priority from its node."""
         let_go = self._engine.make_way(found.nominated_node, below=queued.info.priority)

@@ -18,21 +18,23 @@ from typing import IO, Any
 
 import msgspec
 
-from tonnage.clock import rfc3339
+from tonnage.clock import VirtualClock, rfc3339
 from tonnage.errors import TonnageError
 from tonnage.gates import Gates
 from tonnage.printable import text
 from tonnage.scheduling.configuration.configuration import Configuration, default_configuration, parse
 from tonnage.scheduling.configuration.profile_plugins import KnownPlugin
 from tonnage.scheduling.engine.attempt import Placement
-from tonnage.scheduling.recording.recording_engine import VERSION, Header, RecordedLine, instant, read_header, read_line
-from tonnage.scheduling.recording.repetition import (
-    BrokenRecording,
-    Difference,
-    RecordedClock,
-    RecordedObjects,
-    Repetition,
+from tonnage.scheduling.recording.recording_engine import (
+    VERSION,
+    Header,
+    LatchedClock,
+    RecordedLine,
+    read_header,
+    read_line,
+    time_of,
 )
+from tonnage.scheduling.recording.repetition import BrokenRecording, Difference, RecordedObjects, Repetition
 from tonnage.whatif.page import TextPage
 from tonnage.whatif.shadow.judging import NOWHERE, Judge, Tally, show_differences, verdict_of
 
@@ -141,7 +143,7 @@ class RepeatedRecording:
     def document(self) -> dict[str, Any]:
         """The answer for scripts; see docs/reference/json.md."""
         header = self.recording.header
-        since = instant(header.now_us)
+        since = time_of(header)[0]
         runs = {}
         for name, tally in self.judged.items():
             told = tally.document(self.until or since)
@@ -187,7 +189,7 @@ def answered(
         _repeat(answer, configuration, is_stopped, answer.repeated.decisions)  # again, to explain it
     step(1.0)
     for name, other in others.items():
-        tally = answer.judged[name] = Tally(instant(recording.header.now_us))
+        tally = answer.judged[name] = Tally(time_of(recording.header)[0])
         answer.is_partial |= _judge(answer, tally, other, is_stopped)
         step(1.0)
     return answer
@@ -226,7 +228,7 @@ def _judge(answer: RepeatedRecording, tally: Tally, configuration: Configuration
     """Returns True if stopped before the end."""
     recording, objects = answer.recording, RecordedObjects()
     header = recording.header
-    clock = RecordedClock(header.at, instant(header.now_us))
+    clock = LatchedClock(VirtualClock(), time_of(header))
     implies = header.implies_namespaces
     judge = Judge(configuration.profiles, clock=clock, seed=header.seed, implies_namespaces=implies)
     engine = judge.engine
@@ -235,7 +237,7 @@ def _judge(answer: RepeatedRecording, tally: Tally, configuration: Configuration
         for line in recording.lines():
             if is_stopped():
                 return True
-            clock.set(line)
+            clock.held = time_of(line)
             answer.until = clock.now()
             if line.op in ("add", "update", "delete"):
                 old, new = objects.take(line)

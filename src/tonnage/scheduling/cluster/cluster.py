@@ -33,22 +33,7 @@ from tonnage.objects.requirements import (
 )
 from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.storage_v1 import CSINode, VolumeAttachment
-from tonnage.scheduling.cluster.columns import (
-    LARGE,
-    MOST,
-    Changes,
-    HostPorts,
-    Ids,
-    Images,
-    Interner,
-    Ints,
-    LabelColumns,
-    Mask,
-    Rows,
-    grown,
-    row_count,
-    row_numbers,
-)
+from tonnage.scheduling.cluster import columns
 from tonnage.scheduling.cluster.pod_info import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, PodInfo, amounts
 from tonnage.scheduling.cluster.pod_matching import Namespaces, Workloads
 from tonnage.scheduling.cluster.storage import Storage
@@ -83,28 +68,28 @@ class Cluster:
         """The number of rows ever used: every question is about rows 0 to size."""
         self.count = 0
         """The number of existing nodes."""
-        self.changes = Changes(capacity)
-        self.node_changes = Changes(capacity)
-        self.start_changes = Changes(capacity)
+        self.changes = columns.Changes(capacity)
+        self.node_changes = columns.Changes(capacity)
+        self.start_changes = columns.Changes(capacity)
         """Rows with a pod whose start became known: separate, because only preemption reads it."""
-        self.exists: Mask = np.zeros(capacity, dtype=np.bool_)
-        self.unschedulable: Mask = np.zeros(capacity, dtype=np.bool_)
-        self.taint_ids: Ids = np.zeros(capacity, dtype=np.int32)
-        self.resources: Interner[str] = Interner()
+        self.exists: columns.Mask = np.zeros(capacity, dtype=np.bool_)
+        self.unschedulable: columns.Mask = np.zeros(capacity, dtype=np.bool_)
+        self.taint_ids: columns.Ids = np.zeros(capacity, dtype=np.int32)
+        self.resources: columns.Interner[str] = columns.Interner()
         for name in _FIRST_RESOURCES:
             self.resources.id_of(name)
-        self.allocatable: Ints = np.zeros((len(self.resources), capacity), dtype=np.int64)
-        self.requested: Ints = np.zeros((len(self.resources), capacity), dtype=np.int64)
-        self.scored_usage: Ints = np.zeros((2, capacity), dtype=np.int64)
+        self.allocatable: columns.Ints = np.zeros((len(self.resources), capacity), dtype=np.int64)
+        self.requested: columns.Ints = np.zeros((len(self.resources), capacity), dtype=np.int64)
+        self.scored_usage: columns.Ints = np.zeros((2, capacity), dtype=np.int64)
         """CPU and memory as scores count them, with assumptions for pods without requests."""
         self.counts_large = False
         """True if some amount or sum was so large that sums and products may exceed 64 bits."""
-        self.taints: Interner[tuple[Taint, ...]] = Interner()
+        self.taints: columns.Interner[tuple[Taint, ...]] = columns.Interner()
         """Sets of taints, without `timeAdded`: it would make every set unique."""
         self.taints.id_of(())
-        self.labels = LabelColumns(capacity)
-        self.ports = HostPorts()
-        self.images = Images()
+        self.labels = columns.LabelColumns(capacity)
+        self.ports = columns.HostPorts()
+        self.images = columns.Images()
         self.workloads = Workloads()
         self.namespaces = Namespaces()
         self.nodes: list[Node | None] = []
@@ -236,7 +221,7 @@ class Cluster:
 
     def _grow(self, capacity: int) -> None:
         for name in ("exists", "unschedulable", "taint_ids", "allocatable", "requested", "scored_usage"):
-            setattr(self, name, grown(getattr(self, name), capacity))
+            setattr(self, name, columns.grown(getattr(self, name), capacity))
         for growing in (self.labels, self.changes, self.node_changes, self.start_changes):
             growing.grow(capacity)
         for observer in self._observers:
@@ -259,7 +244,7 @@ class Cluster:
             column = self.allocatable[:, row]
             fresh = np.zeros_like(column)
             fresh[list(offered)] = list(offered.values())
-            self.counts_large = self.counts_large or max(offered.values(), default=0) >= LARGE
+            self.counts_large = self.counts_large or max(offered.values(), default=0) >= columns.LARGE
             changed = changed or not np.array_equal(column, fresh)
             self.allocatable[:, row] = fresh
         if self.images.replace(row, before.status.images if before else (), after.status.images):
@@ -320,14 +305,14 @@ class Cluster:
             number = self.resource_id(name)  # may add a resource and replace the columns: call it first
             before = self.requested.item(number, row)
             total = before + sign * value
-            if total >= LARGE or before >= LARGE:
+            if total >= columns.LARGE or before >= columns.LARGE:
                 total = self._large_total([pod.requests.get(name, 0) for pod in self.residents[row].values()])
             self.requested[number, row] = total
         self.requested[_PODS_ID, row] += sign
         for place, usage in enumerate(info.scored_usage):
             before = self.scored_usage.item(place, row)
             total = before + sign * usage
-            if total >= LARGE or before >= LARGE:
+            if total >= columns.LARGE or before >= columns.LARGE:
                 total = self._large_total([pod.scored_usage[place] for pod in self.residents[row].values()])
             self.scored_usage[place, row] = total
         self.changes.note(row)
@@ -335,7 +320,7 @@ class Cluster:
     def _large_total(self, of_residents: Iterable[int]) -> int:
         """A sum cut at 64 bits: an overflow would make the fullest node the emptiest."""
         self.counts_large = True
-        return min(sum(of_residents), MOST)
+        return min(sum(of_residents), columns.MOST)
 
     def _note_node(self, row: int) -> None:
         self.node_changes.note(row)
@@ -361,7 +346,7 @@ def place(cluster: Cluster, pod: Pod) -> None:
 _NO_ROWS = slice(0, 0)
 
 
-def row_about(cluster: Cluster, changed: Any) -> Rows | None:
+def row_about(cluster: Cluster, changed: Any) -> columns.Rows | None:
     """The row of the node that a changed object is about: a node, its CSINode, an attachment, a pod there or nominated.
     No row if the node is unknown; None if the object is about no node."""
     if isinstance(changed, Node | CSINode):
@@ -376,17 +361,17 @@ def row_about(cluster: Cluster, changed: Any) -> Rows | None:
     return slice(row, row + 1) if row >= 0 else _NO_ROWS
 
 
-def matching(cluster: Cluster, selector: NodeSelector, rows: Rows) -> Mask:
+def matching(cluster: Cluster, selector: NodeSelector, rows: columns.Rows) -> columns.Mask:
     """A mask over `rows`: True if any term of the node selector matches; without terms False."""
-    found: Mask = np.zeros(row_count(rows), dtype=np.bool_)
+    found: columns.Mask = np.zeros(columns.row_count(rows), dtype=np.bool_)
     for term in selector.node_selector_terms:
         found |= term_matching(cluster, term, rows)
     return found
 
 
-def term_matching(cluster: Cluster, term: NodeSelectorTerm, rows: Rows) -> Mask:
+def term_matching(cluster: Cluster, term: NodeSelectorTerm, rows: columns.Rows) -> columns.Mask:
     """A mask over `rows`: True if all requirements of the term match; False for an empty term."""
-    found: Mask = np.full(row_count(rows), bool(term.match_expressions or term.match_fields))
+    found: columns.Mask = np.full(columns.row_count(rows), bool(term.match_expressions or term.match_fields))
     for requirement in term.match_expressions:
         found &= cluster.labels.meets(requirement, rows)
     for requirement in term.match_fields:
@@ -394,31 +379,31 @@ def term_matching(cluster: Cluster, term: NodeSelectorTerm, rows: Rows) -> Mask:
     return found
 
 
-def _names_match(cluster: Cluster, requirement: Requirement, rows: Rows) -> Mask:
+def _names_match(cluster: Cluster, requirement: Requirement, rows: columns.Rows) -> columns.Mask:
     """A field In or NotIn exactly one value; fields other than `metadata.name` count as empty, like upstream."""
     if requirement.operator not in ("In", "NotIn") or len(requirement.values) != 1:
-        return np.zeros(row_count(rows), dtype=np.bool_)
+        return np.zeros(columns.row_count(rows), dtype=np.bool_)
     if requirement.key != NODE_NAME_FIELD:
-        return np.full(row_count(rows), requirement.holds(""))
-    is_named: Mask = row_numbers(rows) == cluster.row_of.get(requirement.values[0], -1)
+        return np.full(columns.row_count(rows), requirement.holds(""))
+    is_named: columns.Mask = columns.row_numbers(rows) == cluster.row_of.get(requirement.values[0], -1)
     return is_named if requirement.operator == "In" else ~is_named
 
 
-def selected(cluster: Cluster, selector: LabelSelector, rows: Rows) -> Mask:
+def selected(cluster: Cluster, selector: LabelSelector, rows: columns.Rows) -> columns.Mask:
     """A mask over `rows`: True if the label selector matches; an empty one matches all, an invalid one none."""
-    found: Mask = np.ones(row_count(rows), dtype=np.bool_)
+    found: columns.Mask = np.ones(columns.row_count(rows), dtype=np.bool_)
     for requirement in selector.requirements():
         found &= cluster.labels.meets(requirement, rows)
     return found
 
 
-def in_topology(cluster: Cluster, terms: tuple[TopologySelectorTerm, ...], rows: Rows) -> Mask:
+def in_topology(cluster: Cluster, terms: tuple[TopologySelectorTerm, ...], rows: columns.Rows) -> columns.Mask:
     """A mask over `rows`: True where a class with these `allowedTopologies` may create volumes; any term is enough."""
     if not terms:
-        return np.ones(row_count(rows), dtype=np.bool_)
-    found: Mask = np.zeros(row_count(rows), dtype=np.bool_)
+        return np.ones(columns.row_count(rows), dtype=np.bool_)
+    found: columns.Mask = np.zeros(columns.row_count(rows), dtype=np.bool_)
     for term in terms:
-        of_term: Mask = np.full(row_count(rows), bool(term.match_label_expressions))
+        of_term: columns.Mask = np.full(columns.row_count(rows), bool(term.match_label_expressions))
         for each in term.match_label_expressions:
             # In without values is invalid and matches no node, which is right here too.
             of_term &= cluster.labels.meets(Requirement(key=each.key, operator="In", values=each.values), rows)

@@ -14,20 +14,8 @@ from tonnage.errors import did_you_mean
 from tonnage.gates import Gates
 from tonnage.objects.field_errors import Errors, FieldError, duplicate, invalid, required
 from tonnage.objects.meta import Record
+from tonnage.scheduling.configuration import profile_plugins
 from tonnage.scheduling.configuration.plugin_args import ARGS_OF, GROUP_VERSION, PluginArgs, StorageCapacityArgs
-from tonnage.scheduling.configuration.profile_plugins import (
-    CATALOGUE,
-    EVERY,
-    REMOVED_PLUGINS,
-    ExtensionPoint,
-    KnownPlugin,
-    Plugins,
-    PluginSet,
-    PluginWeight,
-    Points,
-    expanded,
-    merged,
-)
 from tonnage.scheduling.configuration.strict_decoding import Problem, Problems, Section, read
 from tonnage.scheduling.framework import Plugin
 
@@ -49,7 +37,7 @@ class Profile(Section):
 
     scheduler_name: str | None = None
     percentage_of_nodes_to_score: int | None = None
-    plugins: Plugins | None = None
+    plugins: profile_plugins.Plugins | None = None
     plugin_config: tuple[PluginConfig, ...] = ()
 
 
@@ -62,13 +50,13 @@ class ResolvedProfile(Record):
     """
 
     scheduler_name: str
-    points: Points
+    points: profile_plugins.Points
     args: Mapping[str, Any]
     left_out: Mapping[str, str] = {}
     gates: Gates = Gates()
     foreign: Mapping[str, type[Plugin]] = {}
 
-    def plugins_at(self, point: str) -> tuple[PluginWeight, ...]:
+    def plugins_at(self, point: str) -> tuple[profile_plugins.PluginWeight, ...]:
         """The plugins that can run at a point, in order."""
         return tuple(plugin for plugin in self.points[point] if plugin.name not in self.left_out)
 
@@ -116,9 +104,9 @@ def profile_errors(given: Profile, args: Sequence[Any], path: str, gates: Gates)
     if not given.scheduler_name:
         errors.append(required(f"{path}.schedulerName"))
     errors += percentage_errors(given.percentage_of_nodes_to_score, f"{path}.percentageOfNodesToScore")
-    for point in ExtensionPoint:
+    for point in profile_plugins.ExtensionPoint:
         for idx, plugin in enumerate(given.plugins.at(point).enabled if given.plugins is not None else ()):
-            if plugin.name in REMOVED_PLUGINS:
+            if plugin.name in profile_plugins.REMOVED_PLUGINS:
                 errors.append(invalid(f"{path}.plugins.{point}.enabled[{idx}]", plugin.name, _REMOVED))
     seen: set[str] = set()
     for idx, (entry, found) in enumerate(zip(given.plugin_config, args, strict=True)):
@@ -126,7 +114,7 @@ def profile_errors(given: Profile, args: Sequence[Any], path: str, gates: Gates)
         if entry.name in seen:
             errors.append(duplicate(at, entry.name))
         seen.add(entry.name)
-        if entry.name in REMOVED_PLUGINS:
+        if entry.name in profile_plugins.REMOVED_PLUGINS:
             errors.append(invalid(at, entry.name, _REMOVED))
         if isinstance(found, PluginArgs) and found.is_judged_when_unused:
             errors += found.errors(f"{at}.args", gates)
@@ -141,7 +129,7 @@ def percentage_errors(percentage: int | None, path: str) -> Errors:
 
 def queue_sort_errors(given: Sequence[Profile]) -> Errors:
     """All profiles share one queue. Mirrors validateCommonQueueSort."""
-    first = merged(given[0].plugins).queue_sort
+    first = profile_plugins.merged(given[0].plugins).queue_sort
     name = first.enabled[0].name if first.enabled else ""
     errors: Errors = []
     if len(first.enabled) > 1:
@@ -149,7 +137,7 @@ def queue_sort_errors(given: Sequence[Profile]) -> Errors:
         errors.append(invalid("profiles[0].plugins.queueSort.Enabled", len(first.enabled), told))
     args = next((entry.args for entry in reversed(given[0].plugin_config) if name and entry.name == name), None)
     for idx, other in enumerate(given[1:], 1):
-        current = merged(other.plugins).queue_sort
+        current = profile_plugins.merged(other.plugins).queue_sort
         if current != first:
             at = f"profiles[{idx}].plugins.queueSort"
             errors.append(invalid(at, _as_go_shows(current), "must be the same for all profiles"))
@@ -160,7 +148,7 @@ def queue_sort_errors(given: Sequence[Profile]) -> Errors:
     return errors
 
 
-def _as_go_shows(plugins: PluginSet) -> Any:
+def _as_go_shows(plugins: profile_plugins.PluginSet) -> Any:
     def listed(each: Iterable[Any]) -> Any:
         return [{"Name": plugin.name, "Weight": plugin.weight} for plugin in each] or None
 
@@ -171,19 +159,19 @@ def resolved(
     given: Profile,
     args: Sequence[Any],
     path: str,
-    catalogue: Mapping[str, KnownPlugin],
+    catalogue: Mapping[str, profile_plugins.KnownPlugin],
     gates: Gates,
     problems: Problems,
 ) -> ResolvedProfile:
     """The resolved profile; appends problems that keep a scheduler from starting with it."""
-    plugins = merged(given.plugins)
+    plugins = profile_plugins.merged(given.plugins)
     name = given.scheduler_name or ""
     used = plugins.enabled_names | {StorageCapacityArgs.plugin}
     found: Problems = []
     for idx, (entry, late) in enumerate(zip(given.plugin_config, args, strict=True)):
         if entry.name in used and isinstance(late, PluginArgs) and not late.is_judged_when_unused:
             found += broken_rules(late.errors(f"{path}.pluginConfig[{idx}].args", gates))
-    points = expanded(plugins, name, catalogue, f"{path}.plugins", found)
+    points = profile_plugins.expanded(plugins, name, catalogue, f"{path}.plugins", found)
     problems += found
     all_args: dict[str, Any] = {each: cls().with_defaults(gates) for each, cls in ARGS_OF.items()}
     all_args |= {entry.name: each for entry, each in zip(given.plugin_config, args, strict=True)}
@@ -203,9 +191,9 @@ def resolved(
 
 def queue_sort_problems(profiles: Sequence[ResolvedProfile]) -> Iterator[Problem]:
     """Problems that queue_sort_errors cannot see, because multiPoint decides. Mirrors profile.cfgValidator."""
-    (first,) = profiles[0].points[ExtensionPoint.QUEUE_SORT]
+    (first,) = profiles[0].points[profile_plugins.ExtensionPoint.QUEUE_SORT]
     for idx, other in enumerate(profiles[1:], 1):
-        (current,) = other.points[ExtensionPoint.QUEUE_SORT]
+        (current,) = other.points[profile_plugins.ExtensionPoint.QUEUE_SORT]
         at, whose = f"profiles[{idx}].plugins.queueSort", f'for profile "{other.scheduler_name}"'
         if current.name != first.name:
             told = f'{at}: different queue sort plugins {whose}: "{current.name}", first: "{first.name}"'
@@ -216,19 +204,22 @@ def queue_sort_problems(profiles: Sequence[ResolvedProfile]) -> Iterator[Problem
             yield Problem(at, other.args.get(current.name), told, f"give {first.name} the same args in all profiles")
 
 
-def notes_on(given: Profile, path: str, catalogue: Mapping[str, KnownPlugin]) -> Iterator[str]:
+def notes_on(given: Profile, path: str, catalogue: Mapping[str, profile_plugins.KnownPlugin]) -> Iterator[str]:
     """Notes on settings without effect, which kube-scheduler accepts silently."""
-    plugins = given.plugins or Plugins()
-    used = merged(given.plugins).enabled_names | {StorageCapacityArgs.plugin}
+    plugins = given.plugins or profile_plugins.Plugins()
+    used = profile_plugins.merged(given.plugins).enabled_names | {StorageCapacityArgs.plugin}
     if given.percentage_of_nodes_to_score is not None:
         yield from percentage_notes(given.percentage_of_nodes_to_score, f"{path}.percentageOfNodesToScore")
-    sets = (("multiPoint", plugins.multi_point), *((str(point), plugins.at(point)) for point in ExtensionPoint))
+    sets = (
+        ("multiPoint", plugins.multi_point),
+        *((str(point), plugins.at(point)) for point in profile_plugins.ExtensionPoint),
+    )
     for where, plugin_set in sets:
         for idx, plugin in enumerate(plugin_set.enabled):
             if plugin.name in catalogue and (reason := catalogue[plugin.name].absent_because):
                 yield f"{path}.plugins.{where}.enabled[{idx}]: {plugin.name} is left out: {reason}"
         for idx, plugin in enumerate(plugin_set.disabled):
-            if plugin.name not in catalogue and plugin.name != EVERY:
+            if plugin.name not in catalogue and plugin.name != profile_plugins.EVERY:
                 at = f"{path}.plugins.{where}.disabled[{idx}]"
                 yield f'{at}: there is no plugin "{plugin.name}" to disable{_guess(plugin.name, catalogue)}'
     for idx, entry in enumerate(given.plugin_config):
@@ -237,7 +228,11 @@ def notes_on(given: Profile, path: str, catalogue: Mapping[str, KnownPlugin]) ->
             yield f'{at}: there is no plugin "{entry.name}", its args have no effect{_guess(entry.name, catalogue)}'
         elif entry.name not in used:
             yield f"{at}: {entry.name} is not enabled, its args have no effect"
-        elif entry.args is not None and entry.name not in ARGS_OF and catalogue[entry.name] in CATALOGUE.values():
+        elif (
+            entry.args is not None
+            and entry.name not in ARGS_OF
+            and catalogue[entry.name] in profile_plugins.CATALOGUE.values()
+        ):
             yield f"{at}: {entry.name} takes no args, these have no effect"
 
 

@@ -16,20 +16,8 @@ import numpy as np
 
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.scheduling import framework
+from tonnage.scheduling.cluster import columns
 from tonnage.scheduling.cluster.cluster import Cluster, row_about
-from tonnage.scheduling.cluster.columns import (
-    LARGE,
-    MAX_REASONS,
-    OTHER_REASONS,
-    HostPorts,
-    Ints,
-    Mask,
-    Rows,
-    among,
-    only_row,
-    row_count,
-    row_numbers,
-)
 from tonnage.scheduling.cluster.pod_info import CPU, MEMORY, NATIVE, PODS, PodInfo, amounts, is_extended, requests_of
 from tonnage.scheduling.configuration.plugin_args_rules import Shape, along
 from tonnage.scheduling.decision.nominated_room import PortsFilter, SumsFilter
@@ -45,11 +33,11 @@ most all. These are integers for one row, or arrays over rows."""
 def scored(
     cycle: framework.Cycle,
     resources: tuple[tuple[str, int], ...],
-    rows: Rows,
+    rows: columns.Rows,
     formula: Callable[[Sequence[Use]], Any],
     *,
     with_assumed: bool,
-) -> Ints:
+) -> columns.Ints:
     """The score by a formula, of the resources that take part. `with_assumed`: CPU and memory as scores count them.
 
     A formula has operators that integers and arrays share. A single row gets integers, which is faster; so does every
@@ -57,25 +45,27 @@ def scored(
     """
     cluster = cycle.cluster
     amounts = cycle.pod.scored_amounts if with_assumed else cycle.pod.requests
-    columns = []
+    parts = []
     for name, weight in resources:
         asked, number = amounts.get(name, 0), cluster.resources.find(name)
         if number is not None and (asked or name in NATIVE):  # otherwise no node has ever had it
             is_assumed = with_assumed and number < len(cluster.scored_usage)
             in_use = cluster.scored_usage if is_assumed else cluster.requested
-            columns.append((weight, cluster.allocatable[number], in_use[number], asked))
-    if (row := only_row(rows)) >= 0:
+            parts.append((weight, cluster.allocatable[number], in_use[number], asked))
+    if (row := columns.only_row(rows)) >= 0:
         numbers = [row]
-    elif cluster.counts_large or any(asked >= LARGE for *_, asked in columns):
-        numbers = row_numbers(rows).tolist()
+    elif cluster.counts_large or any(asked >= columns.LARGE for *_, asked in parts):
+        numbers = columns.row_numbers(rows).tolist()
     else:
-        found = formula([_use(column, column[1][rows], column[2][rows], np.minimum) for column in columns])
-        return found if np.ndim(found) else np.full(row_count(rows), found, dtype=np.int64)
-    by_row = [formula([_use(each, each[1].item(row), each[2].item(row), min) for each in columns]) for row in numbers]
+        found = formula([_use(part, part[1][rows], part[2][rows], np.minimum) for part in parts])
+        return found if np.ndim(found) else np.full(columns.row_count(rows), found, dtype=np.int64)
+    by_row = [formula([_use(each, each[1].item(row), each[2].item(row), min) for each in parts]) for row in numbers]
     return np.array(by_row, dtype=np.int64)
 
 
-def _use(column: tuple[int, Ints, Ints, int], has: Any, in_use: Any, least: Callable[[Any, Any], Any]) -> Use:
+def _use(
+    column: tuple[int, columns.Ints, columns.Ints, int], has: Any, in_use: Any, least: Callable[[Any, Any], Any]
+) -> Use:
     return column[0], has, least(in_use, has), least(in_use + column[3], has)
 
 
@@ -163,7 +153,7 @@ class NodeResourcesFit(SumsFilter, framework.ScorePlugin):
         rows = row_about(cluster, old if new is None else new)
         if rows is None:
             return None
-        row = only_row(rows)
+        row = columns.only_row(rows)
         if row < 0:
             return {}
         free = cluster.allocatable[:, row] - cluster.requested[:, row]
@@ -173,22 +163,22 @@ class NodeResourcesFit(SumsFilter, framework.ScorePlugin):
     def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable:
         return pod.ordered_requests
 
-    def filter(self, cycle: framework.Cycle, rows: Rows) -> framework.Judgement | None:
-        if (row := only_row(rows)) >= 0 and _has_room(cycle.cluster, self.asked(cycle.pod), row):
+    def filter(self, cycle: framework.Cycle, rows: columns.Rows) -> framework.Judgement | None:
+        if (row := columns.only_row(rows)) >= 0 and _has_room(cycle.cluster, self.asked(cycle.pod), row):
             return None  # preemption asks about single rows, thousands of times
         cluster, asked = cycle.cluster, self.asked(cycle.pod)
-        bits: Ints = np.zeros(row_count(rows), dtype=np.int64)
-        hopeless: Mask = np.zeros(row_count(rows), dtype=np.bool_)
+        bits: columns.Ints = np.zeros(columns.row_count(rows), dtype=np.int64)
+        hopeless: columns.Mask = np.zeros(columns.row_count(rows), dtype=np.bool_)
         for place, (name, amount) in enumerate(asked):
             number = cluster.resources.find(name)
             if number is None:  # no node has ever had it
-                bits |= 1 << min(place, MAX_REASONS - 1)
+                bits |= 1 << min(place, columns.MAX_REASONS - 1)
                 hopeless[:] = True
                 continue
             has = cluster.allocatable[number, rows]
             is_short = has - cluster.requested[number, rows] < amount
             if is_short.any():
-                bits |= is_short.astype(np.int64) << min(place, MAX_REASONS - 1)
+                bits |= is_short.astype(np.int64) << min(place, columns.MAX_REASONS - 1)
                 hopeless |= (has < amount) & (name != PODS)
         return framework.Judgement(bits, reasons_for(asked), hopeless) if bits.any() else None
 
@@ -212,7 +202,7 @@ class NodeResourcesFit(SumsFilter, framework.ScorePlugin):
             return False
         return is_extended(name) and (name in self._ignored or name.partition("/")[0] in self._ignored_groups)
 
-    def score(self, cycle: framework.Cycle, rows: Rows) -> Ints:
+    def score(self, cycle: framework.Cycle, rows: columns.Rows) -> columns.Ints:
         return scored(cycle, self._resources, rows, self._formulas[self._strategy], with_assumed=True)
 
     def _allocated(self, found: Sequence[Use], *, least: bool) -> Any:
@@ -243,8 +233,8 @@ def _percent(part: Any, whole: Any) -> Any:
 def reasons_for(asked: Sequence[tuple[str, int]]) -> tuple[str, ...]:
     """The reason for each shortage, in the order of `NodeResourcesFit.asked`; the last one is for the rest."""
     reasons = ["Too many pods", *(f"Insufficient {name}" for name, _ in asked[1:])]
-    if len(reasons) > MAX_REASONS:
-        reasons[MAX_REASONS - 1 :] = [OTHER_REASONS]
+    if len(reasons) > columns.MAX_REASONS:
+        reasons[columns.MAX_REASONS - 1 :] = [columns.OTHER_REASONS]
     return tuple(reasons)
 
 
@@ -279,7 +269,7 @@ class NodeResourcesBalancedAllocation(framework.PreScorePlugin, framework.ScoreP
                 return None
         return framework.SKIP
 
-    def score(self, cycle: framework.Cycle, rows: Rows) -> Ints:
+    def score(self, cycle: framework.Cycle, rows: columns.Rows) -> columns.Ints:
         return scored(cycle, self._resources, rows, _balance, with_assumed=False)
 
 
@@ -304,7 +294,7 @@ def _evenness_at(uses: Sequence[tuple[int, int]]) -> int:
     return int((1 - deviation) * framework.MAX_SCORE)
 
 
-def _evenness(uses: Sequence[tuple[Ints, Ints]]) -> Ints:
+def _evenness(uses: Sequence[tuple[columns.Ints, columns.Ints]]) -> columns.Ints:
     """`_evenness_at` of many rows."""
     if len(uses) == 2 and all(has.all() for _, has in uses):  # nearly every profile and cluster
         first, second = (use / has for use, has in uses)
@@ -318,7 +308,7 @@ def _evenness(uses: Sequence[tuple[Ints, Ints]]) -> Ints:
     ordered = np.sort(fractions, axis=0)  # a missing resource counts as 0
     of_two = (ordered[-1] - ordered[-2]) / 2 if len(uses) > 1 else np.zeros(len(counts))
     deviation = np.where(counts > 2, np.sqrt(squares / some), np.where(counts == 2, of_two, 0.0))
-    evenness: Ints = ((1 - deviation) * framework.MAX_SCORE).astype(np.int64)
+    evenness: columns.Ints = ((1 - deviation) * framework.MAX_SCORE).astype(np.int64)
     return evenness
 
 
@@ -337,15 +327,15 @@ class NodePorts(framework.PreFilterPlugin, PortsFilter):
     def pre_filter(self, cycle: framework.Cycle) -> framework.Status | None:
         return None if cycle.pod.host_ports else framework.SKIP
 
-    def filter(self, cycle: framework.Cycle, rows: Rows) -> framework.Judgement | None:
+    def filter(self, cycle: framework.Cycle, rows: columns.Rows) -> framework.Judgement | None:
         ports = cycle.cluster.ports
-        if (row := only_row(rows)) >= 0:
+        if (row := columns.only_row(rows)) >= 0:
             is_taken = ports.is_in_conflict(cycle.pod.host_ports, row)
             return framework.refuse(np.array([True]), self.reason, unresolvable=False) if is_taken else None
         taken = ports.rows_in_conflict(cycle.pod.host_ports)
         if not taken:
             return None
-        return framework.refuse(among(taken, rows, cycle.cluster.size), self.reason, unresolvable=False)
+        return framework.refuse(columns.among(taken, rows, cycle.cluster.size), self.reason, unresolvable=False)
 
     def passes_with_fewer_pods(self, cycle: framework.Cycle) -> bool:
         return True
@@ -355,7 +345,7 @@ def _port_freed(pod: PodInfo, event: ClusterEvent, old: Pod, new: None) -> Hint:
     """A pod that was on a node, or nominated there, used a port that this pod wants."""
     if not old.spec.node_name and not old.status.nominated_node_name:
         return NO_HELP
-    freed = HostPorts()
+    freed = columns.HostPorts()
     freed.add(PodInfo(old).host_ports, 0)
     return QUEUE if freed.rows_in_conflict(pod.host_ports) else NO_HELP
 
@@ -379,10 +369,10 @@ class ImageLocality(framework.ScorePlugin):
     name = "ImageLocality"
 
     def __init__(self) -> None:
-        self._ready: dict[tuple[str, ...], Ints] = {}
+        self._ready: dict[tuple[str, ...], columns.Ints] = {}
         self._as_of: Hashable = None
 
-    def score(self, cycle: framework.Cycle, rows: Rows) -> Ints | None:
+    def score(self, cycle: framework.Cycle, rows: columns.Rows) -> columns.Ints | None:
         cluster, images = cycle.cluster, cycle.pod.images
         if not any(cluster.images.where(image) for image in images):
             return None
@@ -395,7 +385,7 @@ class ImageLocality(framework.ScorePlugin):
         return self._ready[images][rows]
 
 
-def _scores(cluster: Cluster, images: tuple[str, ...]) -> Ints:
+def _scores(cluster: Cluster, images: tuple[str, ...]) -> columns.Ints:
     """By row, the score for a pod whose containers run these images."""
     total = np.zeros(cluster.capacity, dtype=np.int64)
     for image in images:
@@ -403,5 +393,5 @@ def _scores(cluster: Cluster, images: tuple[str, ...]) -> Ints:
             here = np.fromiter(sizes.values(), np.int64, len(sizes))
             total[list(sizes)] += (here * (len(sizes) / cluster.count)).astype(np.int64)
     high = _HIGH_PER_CONTAINER * len(images)
-    found: Ints = framework.MAX_SCORE * (np.clip(total, _LOW, high) - _LOW) // (high - _LOW)
+    found: columns.Ints = framework.MAX_SCORE * (np.clip(total, _LOW, high) - _LOW) // (high - _LOW)
     return found

@@ -28,19 +28,10 @@ from tonnage.objects.core_v1 import Pod
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.events import POP_FROM_BACKOFF
 from tonnage.scheduling.framework import PreEnqueuePlugin
-from tonnage.scheduling.queue.waiting_pods import (
-    PluginErrorHook,
-    QueuedPod,
-    QueueingRules,
-    RecordedEvent,
-    Requeue,
-    SortKey,
-    UnschedulablePool,
-    WakingRules,
-)
+from tonnage.scheduling.queue import waiting_pods
 
 
-class ActiveQueue(KeyedHeap[QueuedPod]):
+class ActiveQueue(KeyedHeap[waiting_pods.QueuedPod]):
     """Pods to be tried now, in the order of the QueueSort plugin.
 
     PrioritySort puts a new pod behind all pods woken before it, however often these were refused. So after
@@ -49,20 +40,20 @@ class ActiveQueue(KeyedHeap[QueuedPod]):
 
     def __init__(self, *, retries_in_a_row: int = 0) -> None:
         super().__init__()
-        self._first_tries: KeyedHeap[QueuedPod] = KeyedHeap()
+        self._first_tries: KeyedHeap[waiting_pods.QueuedPod] = KeyedHeap()
         self._retries_in_a_row = retries_in_a_row
         self._retries = 0  # popped one after another while a new pod waited
 
-    def put(self, name: str, order: Any, item: QueuedPod) -> None:
+    def put(self, name: str, order: Any, item: waiting_pods.QueuedPod) -> None:
         super().put(name, order, item)
         if self._retries_in_a_row and not item.attempts:
             self._first_tries.put(name, order, item)
 
-    def remove(self, name: str) -> QueuedPod | None:
+    def remove(self, name: str) -> waiting_pods.QueuedPod | None:
         self._first_tries.remove(name)
         return super().remove(name)
 
-    def pop(self) -> QueuedPod | None:
+    def pop(self) -> waiting_pods.QueuedPod | None:
         """Remove and return the next pod; None if there is none."""
         first, new = self.peek(), self._first_tries.peek()
         if first is None:
@@ -88,15 +79,15 @@ class BackoffQueue:
     end, to spare an API server in trouble."""
 
     def __init__(
-        self, sort_key: SortKey, *, initial_s: float = INITIAL_BACKOFF_S, max_s: float = MAX_BACKOFF_S
+        self, sort_key: waiting_pods.SortKey, *, initial_s: float = INITIAL_BACKOFF_S, max_s: float = MAX_BACKOFF_S
     ) -> None:
         self._sort_key = sort_key
         self._initial_s = initial_s
         self._max_s = max_s
-        self._refused: KeyedHeap[QueuedPod] = KeyedHeap()
-        self._errors: KeyedHeap[QueuedPod] = KeyedHeap()
+        self._refused: KeyedHeap[waiting_pods.QueuedPod] = KeyedHeap()
+        self._errors: KeyedHeap[waiting_pods.QueuedPod] = KeyedHeap()
 
-    def until(self, queued: QueuedPod) -> float:
+    def until(self, queued: waiting_pods.QueuedPod) -> float:
         """The start of the second in which its backoff ends; minus infinity without a backoff."""
         failures = queued.consecutive_errors or queued.unschedulable_count
         if failures == 0 or self._max_s == 0:  # a maximum of 0 disables backoff
@@ -106,21 +97,21 @@ class BackoffQueue:
             queued.backoff_until = _window(queued.queued_at + duration_s)
         return queued.backoff_until
 
-    def is_backing_off(self, queued: QueuedPod, now_s: float) -> bool:
+    def is_backing_off(self, queued: waiting_pods.QueuedPod, now_s: float) -> bool:
         """True until its second is over."""
         return self.until(queued) >= _window(now_s)
 
-    def add(self, queued: QueuedPod) -> None:
+    def add(self, queued: waiting_pods.QueuedPod) -> None:
         """Add a pod, or sort it again after an update."""
         order = (self.until(queued), self._sort_key(queued.info, queued.queued_at), queued.sequence)
         heap = self._errors if queued.consecutive_errors else self._refused
         heap.put(queued.uid, order, queued)
 
-    def pop(self) -> QueuedPod | None:
+    def pop(self) -> waiting_pods.QueuedPod | None:
         """Remove and return the refused pod whose backoff ends first, before it ends."""
         return self._refused.pop()
 
-    def pop_completed(self, now_s: float) -> list[QueuedPod]:
+    def pop_completed(self, now_s: float) -> list[waiting_pods.QueuedPod]:
         """Remove and return all pods whose backoff is over."""
         completed = []
         for heap in (self._refused, self._errors):
@@ -134,16 +125,16 @@ class BackoffQueue:
         heads = [head for heap in (self._refused, self._errors) if (head := heap.peek()) is not None]
         return min((self.until(head) + WINDOW_S for head in heads), default=None)
 
-    def get(self, uid: str) -> QueuedPod | None:
+    def get(self, uid: str) -> waiting_pods.QueuedPod | None:
         return self._refused.get(uid) or self._errors.get(uid)
 
-    def remove(self, uid: str) -> QueuedPod | None:
+    def remove(self, uid: str) -> waiting_pods.QueuedPod | None:
         return self._refused.remove(uid) or self._errors.remove(uid)
 
     def __len__(self) -> int:
         return len(self._refused) + len(self._errors)
 
-    def __iter__(self) -> Iterator[QueuedPod]:
+    def __iter__(self) -> Iterator[waiting_pods.QueuedPod]:
         yield from self._refused
         yield from self._errors
 
@@ -157,7 +148,7 @@ class Flight:
     """A popped pod, and the events since its pop: one of them may help the pod if it is refused."""
 
     info: PodInfo
-    events: list[RecordedEvent] = field(default_factory=list)
+    events: list[waiting_pods.RecordedEvent] = field(default_factory=list)
     is_gone: bool = False
 
 
@@ -170,7 +161,7 @@ class QueueName(StrEnum):
     GATED = "gated"
 
 
-QueuedHook: TypeAlias = Callable[[QueuedPod, QueueName, str], None]
+QueuedHook: TypeAlias = Callable[[waiting_pods.QueuedPod, QueueName, str], None]
 """(pod, where it was put, why), for scheduler_queue_incoming_pods_total."""
 
 
@@ -180,52 +171,52 @@ class Queues:
     def __init__(
         self,
         clock: Clock,
-        profiles: Mapping[str, QueueingRules],
+        profiles: Mapping[str, waiting_pods.QueueingRules],
         backoff: BackoffQueue,
         *,
-        sort_key: SortKey,
+        sort_key: waiting_pods.SortKey,
         on_queued: QueuedHook,
-        on_plugin_error: PluginErrorHook,
-        rules: WakingRules,
+        on_plugin_error: waiting_pods.PluginErrorHook,
+        rules: waiting_pods.WakingRules,
         is_nominated: Callable[[Pod], bool],
         retries_in_a_row: int,
     ) -> None:
         self.active = ActiveQueue(retries_in_a_row=retries_in_a_row)
         self.backoff = backoff
-        self.pool = UnschedulablePool(self.order, rules, on_plugin_error, is_nominated)
+        self.pool = waiting_pods.UnschedulablePool(self.order, rules, on_plugin_error, is_nominated)
         self._clock = clock
         self._gates = {name: tuple(rules.pre_enqueue) for name, rules in profiles.items()}
         self._sort_key = sort_key
         self._on_queued = on_queued
         self._on_plugin_error = on_plugin_error
 
-    def get(self, uid: str) -> QueuedPod | None:
+    def get(self, uid: str) -> waiting_pods.QueuedPod | None:
         return self.active.get(uid) or self.backoff.get(uid) or self.pool.get(uid)
 
-    def remove(self, uid: str) -> QueuedPod | None:
+    def remove(self, uid: str) -> waiting_pods.QueuedPod | None:
         """Remove a pod from wherever it waits; None if it does not."""
         return self.active.remove(uid) or self.backoff.remove(uid) or self.pool.remove(uid)
 
-    def pop(self) -> QueuedPod | None:
+    def pop(self) -> waiting_pods.QueuedPod | None:
         """Remove and return the first active pod; if there is none, the refused pod whose backoff ends first."""
         queued = self.active.pop()
         if queued is None and (queued := self.backoff.pop()) is not None:
             self._on_queued(queued, QueueName.ACTIVE, POP_FROM_BACKOFF)
         return queued
 
-    def requeue(self, queued: QueuedPod, how: Requeue, why: str) -> QueueName:
+    def requeue(self, queued: waiting_pods.QueuedPod, how: waiting_pods.Requeue, why: str) -> QueueName:
         """Put a pod where an event, or the lack of one, sends it. It may be in the pool, or nowhere."""
-        if how is Requeue.NOT or not self._passes_gates(queued):
+        if how is waiting_pods.Requeue.NOT or not self._passes_gates(queued):
             return self._to_pool(queued, why)
         # Its backoff may have ended while it was in the pool.
-        if how is Requeue.AFTER_BACKOFF and self.backoff.is_backing_off(queued, self._clock.monotonic()):
+        if how is waiting_pods.Requeue.AFTER_BACKOFF and self.backoff.is_backing_off(queued, self._clock.monotonic()):
             self.pool.remove(queued.uid)
             self.backoff.add(queued)
             self._on_queued(queued, QueueName.BACKOFF, why)
             return QueueName.BACKOFF
         return self.to_active(queued, why, has_passed_gates=True)
 
-    def to_active(self, queued: QueuedPod, why: str, *, has_passed_gates: bool = False) -> QueueName:
+    def to_active(self, queued: waiting_pods.QueuedPod, why: str, *, has_passed_gates: bool = False) -> QueueName:
         """Make a pod active, unless a gate blocks it. It may be in the pool, or nowhere."""
         if not has_passed_gates and not self._passes_gates(queued):
             return self._to_pool(queued, why)
@@ -236,33 +227,33 @@ class Queues:
         self._on_queued(queued, QueueName.ACTIVE, why)
         return QueueName.ACTIVE
 
-    def reorder(self, queued: QueuedPod) -> None:
+    def reorder(self, queued: waiting_pods.QueuedPod) -> None:
         """Sort a changed pod of the active or backoff queue again."""
         if queued.uid in self.active:
             self._put_active(queued)
         else:
             self.backoff.add(queued)
 
-    def order(self, queued: QueuedPod) -> Any:
+    def order(self, queued: waiting_pods.QueuedPod) -> Any:
         """The sort key of a pod: the smallest is next."""
         return self._sort_key(queued.info, queued.queued_at), queued.sequence
 
-    def refuse(self, queued: QueuedPod, plugins: frozenset[str]) -> None:
+    def refuse(self, queued: waiting_pods.QueuedPod, plugins: frozenset[str]) -> None:
         """File a pod of the pool under these plugins, which refused a pod like it."""
         queued.unschedulable_plugins = plugins
         self.pool.add(queued)
 
-    def _put_active(self, queued: QueuedPod) -> None:
+    def _put_active(self, queued: waiting_pods.QueuedPod) -> None:
         self.active.put(queued.uid, self.order(queued), queued)
 
-    def _to_pool(self, queued: QueuedPod, why: str) -> QueueName:
+    def _to_pool(self, queued: waiting_pods.QueuedPod, why: str) -> QueueName:
         is_new = queued.uid not in self.pool
         self.pool.add(queued)
         if is_new:
             self._on_queued(queued, QueueName.UNSCHEDULABLE, why)
         return QueueName.GATED if queued.is_gated else QueueName.UNSCHEDULABLE
 
-    def _passes_gates(self, queued: QueuedPod) -> bool:
+    def _passes_gates(self, queued: waiting_pods.QueuedPod) -> bool:
         """Run the PreEnqueue plugins, the one that blocked the pod last first: it is the most likely to block again."""
         gates, held_by = self._gates.get(queued.profile, ()), queued.gating_plugin
         for plugin in sorted(gates, key=lambda each: each.name != held_by) if held_by else gates:
@@ -273,7 +264,7 @@ class Queues:
         queued.gating_plugin = ""
         return True
 
-    def _lets_in(self, plugin: PreEnqueuePlugin, queued: QueuedPod) -> bool:
+    def _lets_in(self, plugin: PreEnqueuePlugin, queued: waiting_pods.QueuedPod) -> bool:
         try:
             return plugin.pre_enqueue(queued.info).is_success
         except Exception as exc:
@@ -295,7 +286,7 @@ class Queues:
             QueueName.GATED: gated,
         }
 
-    def pods_in(self, queue: QueueName) -> Iterator[QueuedPod]:
+    def pods_in(self, queue: QueueName) -> Iterator[waiting_pods.QueuedPod]:
         """The pods of one place, in its order."""
         match queue:
             case QueueName.ACTIVE:

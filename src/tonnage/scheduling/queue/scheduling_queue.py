@@ -28,21 +28,8 @@ from tonnage.objects.meta import Object
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.scheduling import events
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.queue import queues
+from tonnage.scheduling.queue import queues, waiting_pods
 from tonnage.scheduling.queue.nominator import Nominator
-from tonnage.scheduling.queue.waiting_pods import (
-    LeftBehind,
-    PluginErrorHook,
-    PreCheck,
-    QueuedPod,
-    QueueingRules,
-    RecordedEvent,
-    Requeue,
-    SortKey,
-    WakingRules,
-    by_priority,
-    uid_of,
-)
 from tonnage.scheduling.queue.waking import HintTable, Waking
 
 MAX_UNSCHEDULABLE_S: Final = 300.0
@@ -65,9 +52,9 @@ class SchedulingQueue:
     def __init__(
         self,
         clock: Clock,
-        profiles: Mapping[str, QueueingRules],
+        profiles: Mapping[str, waiting_pods.QueueingRules],
         *,
-        sort_key: SortKey = by_priority,
+        sort_key: waiting_pods.SortKey = waiting_pods.by_priority,
         initial_backoff_s: float = queues.INITIAL_BACKOFF_S,
         max_backoff_s: float = queues.MAX_BACKOFF_S,
         max_unschedulable_s: float = MAX_UNSCHEDULABLE_S,
@@ -75,8 +62,8 @@ class SchedulingQueue:
         retries_in_a_row: int = 0,
         on_active: Callable[[], None] = lambda: None,
         on_queued: queues.QueuedHook = lambda queued, queue, why: None,
-        on_plugin_error: PluginErrorHook = lambda plugin, queued, exc: None,
-        rules: WakingRules | None = None,
+        on_plugin_error: waiting_pods.PluginErrorHook = lambda plugin, queued, exc: None,
+        rules: waiting_pods.WakingRules | None = None,
     ) -> None:
         self.on_active = on_active
         self.wakes = True
@@ -86,7 +73,7 @@ class SchedulingQueue:
         self._max_unschedulable_s = max_unschedulable_s
         self._sequence = count()
         self._tables = {name: HintTable(rules, on_plugin_error) for name, rules in profiles.items()}
-        self._no_table = HintTable(QueueingRules(), on_plugin_error)
+        self._no_table = HintTable(waiting_pods.QueueingRules(), on_plugin_error)
         self._in_flight: dict[str, queues.Flight] = {}
         """The pods between `pop_nowait` and `done`, oldest first."""
         self._queues = queues.Queues(
@@ -96,7 +83,7 @@ class SchedulingQueue:
             sort_key=sort_key,
             on_queued=self._queued,
             on_plugin_error=on_plugin_error,
-            rules=rules or WakingRules(),
+            rules=rules or waiting_pods.WakingRules(),
             is_nominated=lambda pod: self.nominator.has(pod),
             retries_in_a_row=retries_in_a_row,
         )
@@ -119,7 +106,7 @@ class SchedulingQueue:
 
     def add(self, pod: Pod) -> None:
         """A pod without a node was seen for the first time. A known pod counts as updated."""
-        known = self._known(uid_of(pod))
+        known = self._known(waiting_pods.uid_of(pod))
         if known is not None:
             self.update(known.pod, pod)
         else:
@@ -128,8 +115,8 @@ class SchedulingQueue:
     def update(self, old: Pod, new: Pod) -> None:
         """A pod without a node changed. It keeps its place, unless the change moves it out of the unschedulable pool. A
         pod in flight comes back with the newest version. An unknown pod is added."""
-        uid = uid_of(new)
-        if uid_of(old) != uid:  # deleted and created again between two events
+        uid = waiting_pods.uid_of(new)
+        if waiting_pods.uid_of(old) != uid:  # deleted and created again between two events
             self.delete(old)
             self.add(new)
             return
@@ -137,7 +124,7 @@ class SchedulingQueue:
         if flight is not None:
             flight.info, flight.is_gone = PodInfo(new), False
             for event in events.pod_events(old, new):
-                self._keep(RecordedEvent(event, old, new, only=uid))
+                self._keep(waiting_pods.RecordedEvent(event, old, new, only=uid))
         elif queued is not None:
             queued.info = PodInfo(new)
         else:
@@ -154,11 +141,11 @@ class SchedulingQueue:
         that left room for it on its nominated node are tried again, unless it went there."""
         nominated_to = self.nominator.node_of(pod) or pod.status.nominated_node_name
         self.nominator.remove(pod)
-        flight = self._in_flight.get(uid_of(pod))
+        flight = self._in_flight.get(waiting_pods.uid_of(pod))
         if flight is not None:
             flight.is_gone = True
-        self._queues.remove(uid_of(pod))
-        self._waking.tried(uid_of(pod))
+        self._queues.remove(waiting_pods.uid_of(pod))
+        self._waking.tried(waiting_pods.uid_of(pod))
         if nominated_to not in ("", bound_to):
             self.nominator.room_was_given_up(pod, nominated_to)
 
@@ -171,9 +158,9 @@ class SchedulingQueue:
         if pool.mounts_claims and pod.spec.volumes:
             pool.sign_again(pool.mounting(events.claims_named(None, pod)).values())
         self.nominator.assumed(pod, node_name)
-        self._waking.tried(uid_of(pod))
+        self._waking.tried(waiting_pods.uid_of(pod))
 
-    def _queued(self, queued: QueuedPod, queue: queues.QueueName, why: str) -> None:
+    def _queued(self, queued: waiting_pods.QueuedPod, queue: queues.QueueName, why: str) -> None:
         can_be_popped = queue in (queues.QueueName.ACTIVE, queues.QueueName.BACKOFF)
         self.nominator.queued(queued, is_news=can_be_popped and why not in _NO_NEWS)
         self._on_queued(queued, queue, why)
@@ -181,50 +168,50 @@ class SchedulingQueue:
             self.on_active()
 
     def _enter(self, pod: Pod, event: events.ClusterEvent) -> None:
-        queued = QueuedPod(PodInfo(pod), self._clock.monotonic(), next(self._sequence))
+        queued = waiting_pods.QueuedPod(PodInfo(pod), self._clock.monotonic(), next(self._sequence))
         # Even if it is gated: its nomination holds room.
         self.nominator.nominate(pod)
         self._queues.to_active(queued, event.label)
 
-    def _reconsider(self, queued: QueuedPod, old: Pod, new: Pod) -> None:
+    def _reconsider(self, queued: waiting_pods.QueuedPod, old: Pod, new: Pod) -> None:
         """An unschedulable pod was changed: ask the plugins that refused it whether that helps."""
         for event in events.pod_events(old, new):
             if self._table(queued).is_worth(queued, event, old, new):
-                self._queues.requeue(queued, Requeue.AFTER_BACKOFF, event.label)
+                self._queues.requeue(queued, waiting_pods.Requeue.AFTER_BACKOFF, event.label)
             if queued.uid not in self._queues.pool:
                 return
 
     # -- attempts -----------------------------------------------------------------------------------------------------
 
-    def pop_nowait(self) -> QueuedPod | None:
+    def pop_nowait(self) -> waiting_pods.QueuedPod | None:
         """The next pod to try, or None. It is in flight until `done` or `add_unschedulable_if_not_present`."""
         queued = self._queues.pop()
         return None if queued is None else self._start_flight(queued)
 
-    def take_nowait(self, pod: Pod) -> QueuedPod | None:
+    def take_nowait(self, pod: Pod) -> waiting_pods.QueuedPod | None:
         """Pop this pod from wherever it waits; None if it does not. For callers that choose the order themselves."""
-        queued = self._queues.remove(uid_of(pod))
+        queued = self._queues.remove(waiting_pods.uid_of(pod))
         return None if queued is None else self._start_flight(queued)
 
-    def _start_flight(self, queued: QueuedPod) -> QueuedPod:
+    def _start_flight(self, queued: waiting_pods.QueuedPod) -> waiting_pods.QueuedPod:
         queued.attempts += 1
-        queued.left_behind = LeftBehind(tried_on=self.nominator.node_of(queued.pod))
+        queued.left_behind = waiting_pods.LeftBehind(tried_on=self.nominator.node_of(queued.pod))
         self._in_flight[queued.uid] = queues.Flight(queued.info)
         return queued
 
-    def _keep(self, seen: RecordedEvent) -> None:
+    def _keep(self, seen: waiting_pods.RecordedEvent) -> None:
         """Keep an event for the pods in flight."""
         for flight in self._in_flight.values():
             flight.events.append(seen)
 
     def done(self, pod: Pod) -> None:
         """No plugin can refuse the pod any more: stop keeping events for it. Safe to call twice."""
-        self._in_flight.pop(uid_of(pod), None)
-        self._waking.tried(uid_of(pod))
+        self._in_flight.pop(waiting_pods.uid_of(pod), None)
+        self._waking.tried(waiting_pods.uid_of(pod))
 
     def add_unschedulable_if_not_present(
         self,
-        queued: QueuedPod,
+        queued: waiting_pods.QueuedPod,
         *,
         unschedulable_plugins: Iterable[str] = (),
         pod: Pod | None = None,
@@ -246,13 +233,17 @@ class SchedulingQueue:
             self.nominator.nominate(newest.pod)
         queued.failed(self._clock.monotonic(), next(self._sequence), frozenset(unschedulable_plugins))
         # Without a refusal there is no plugin to ask, and after `done` no events were kept: try it once too often.
-        how = Requeue.AFTER_BACKOFF
+        how = waiting_pods.Requeue.AFTER_BACKOFF
         flight = self._in_flight.pop(uid, None)
         if queued.unschedulable_plugins and flight is not None:
             seen = [event for event in flight.events if event.only in ("", uid)]
-            how = Requeue.AFTER_BACKOFF if self._table(queued).is_worth_since(queued, seen) else Requeue.NOT
+            how = (
+                waiting_pods.Requeue.AFTER_BACKOFF
+                if self._table(queued).is_worth_since(queued, seen)
+                else waiting_pods.Requeue.NOT
+            )
         if self.nominator.node_of(newest.pod) not in ("", queued.left_behind.tried_on):
-            how = Requeue.AT_ONCE  # it was nominated while in flight
+            how = waiting_pods.Requeue.AT_ONCE  # it was nominated while in flight
         landed = self._queues.requeue(queued, how, events.SCHEDULE_ATTEMPT_FAILURE)
         if queued.left_behind.is_like_others and queued.unschedulable_plugins:
             self._waking.refused(queued)
@@ -260,21 +251,21 @@ class SchedulingQueue:
             self._waking.tried(uid)
         return landed
 
-    def _newest(self, queued: QueuedPod, pod: Pod | None) -> PodInfo | None:
+    def _newest(self, queued: waiting_pods.QueuedPod, pod: Pod | None) -> PodInfo | None:
         """The newest version of the popped pod; None if it must not come back."""
         if self._queues.get(queued.uid) is not None:
             return None
         flight = self._in_flight.get(queued.uid)
         if flight is not None and (flight.is_gone or pod is None or pod is flight.info.pod):
             return None if flight.is_gone else flight.info
-        if pod is None or uid_of(pod) != queued.uid or pod.spec.node_name:
+        if pod is None or waiting_pods.uid_of(pod) != queued.uid or pod.spec.node_name:
             return None
         return PodInfo(pod)
 
     # -- what makes pods move -----------------------------------------------------------------------------------------
 
     def move_all_to_active_or_backoff(
-        self, event: events.ClusterEvent, old: Any, new: Any, pre_check: PreCheck | None = None
+        self, event: events.ClusterEvent, old: Any, new: Any, pre_check: waiting_pods.PreCheck | None = None
     ) -> None:
         """An event came: try the unschedulable pods it may help, and keep it for pods in flight. `pre_check` excludes
         pods that it cannot concern. A wildcard is for every pod."""
@@ -282,7 +273,7 @@ class SchedulingQueue:
             return
         if event.is_wildcard or any(table.caring(event) for table in self._tables.values()):
             self._waking.wake(event, old, new, pre_check)
-            self._keep(RecordedEvent(event, old, new, pre_check))
+            self._keep(waiting_pods.RecordedEvent(event, old, new, pre_check))
 
     def cluster_changed(self, old: Object | None, new: Object | None) -> None:
         """An object that is not a waiting pod was added (`old` is None), changed, or deleted (`new` is None)."""
@@ -304,27 +295,27 @@ class SchedulingQueue:
     def activate(self, pods: Iterable[Pod]) -> None:
         """Try these pods now, whatever they wait for; a pod in flight is tried again when it comes back."""
         places, why = self._queues, events.FORCE_ACTIVATE.label
-        for uid in map(uid_of, pods):
+        for uid in map(waiting_pods.uid_of, pods):
             if (queued := places.pool.get(uid)) is not None:
                 places.to_active(queued, why)
             elif (queued := places.backoff.remove(uid)) is not None:
                 places.to_active(queued, why, has_passed_gates=True)
             elif uid in self._in_flight:
-                self._keep(RecordedEvent(events.FORCE_ACTIVATE, None, None, only=uid))
+                self._keep(waiting_pods.RecordedEvent(events.FORCE_ACTIVATE, None, None, only=uid))
 
     def gate_opened(self, pod: Pod, plugin: str) -> None:
         """A PreEnqueue plugin no longer blocks this pod."""
-        queued = self._queues.pool.get(uid_of(pod))
+        queued = self._queues.pool.get(waiting_pods.uid_of(pod))
         if queued is not None and queued.gating_plugin == plugin:
-            self._queues.requeue(queued, Requeue.AFTER_BACKOFF, events.FORCE_ACTIVATE.label)
+            self._queues.requeue(queued, waiting_pods.Requeue.AFTER_BACKOFF, events.FORCE_ACTIVATE.label)
 
     def preemption_failed(self, pod: Pod) -> None:
         """The preemption for an unschedulable pod failed: try it again after a backoff as for an error."""
-        queued = self._queues.pool.get(uid_of(pod))
+        queued = self._queues.pool.get(waiting_pods.uid_of(pod))
         if queued is not None:
             queued.queued_at, queued.backoff_until = self._clock.monotonic(), None
             queued.consecutive_errors += 1
-            self._queues.requeue(queued, Requeue.AFTER_BACKOFF, events.SCHEDULE_ATTEMPT_FAILURE)
+            self._queues.requeue(queued, waiting_pods.Requeue.AFTER_BACKOFF, events.SCHEDULE_ATTEMPT_FAILURE)
 
     def flush_backoff_completed(self, now_s: float) -> None:
         """Make pods active whose backoff is over, and stop waiting for pods that were let out long ago. Call it every
@@ -354,12 +345,12 @@ class SchedulingQueue:
         """(plugin, profile) -> the number of waiting pods that it blocks, for scheduler_unschedulable_pods."""
         return self._queues.refusals()
 
-    def pods_in(self, queue: queues.QueueName) -> list[QueuedPod]:
+    def pods_in(self, queue: queues.QueueName) -> list[waiting_pods.QueuedPod]:
         return list(self._queues.pods_in(queue))
 
-    def get(self, pod: Pod) -> QueuedPod | None:
+    def get(self, pod: Pod) -> waiting_pods.QueuedPod | None:
         """The waiting pod; None if it is in flight or not known."""
-        return self._queues.get(uid_of(pod))
+        return self._queues.get(waiting_pods.uid_of(pod))
 
     def newest(self, uid: str) -> Pod | None:
         """The newest version of a pod that waits or is in flight; None if there is none."""
@@ -373,7 +364,7 @@ class SchedulingQueue:
         queued = self._queues.get(uid)
         return queued.info if queued is not None else None
 
-    def _table(self, queued: QueuedPod) -> HintTable:
+    def _table(self, queued: waiting_pods.QueuedPod) -> HintTable:
         return self._tables.get(queued.profile, self._no_table)
 
 

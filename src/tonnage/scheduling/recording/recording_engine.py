@@ -43,13 +43,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 NOTHING: Final = msgspec.Raw()
 """For a line without an object. (This very object: fields that are their default are not written.)"""
-CHANGES: Final = ("add", "update", "delete")
-DECISIONS: Final = ("pop", "attempt", "postFilter")
-RETURNS: Final = ("done", "requeue", "failedOn")
-BINDINGS: Final = ("withdraw", "bindingFinished", "overdueBinding")
-PREEMPTIONS: Final = ("preemptionBegins", "preemptionEnds")
-_OTHERS: Final = ("open", "tick", "makeWay", "end", "stopped")
-OPERATIONS: Final = frozenset((*CHANGES, *DECISIONS, *RETURNS, *BINDINGS, *PREEMPTIONS, *_OTHERS))
+OPERATIONS: Final = frozenset(
+    (
+        *("add", "update", "delete", "open", "tick", "end", "stopped"),
+        *("pop", "attempt", "postFilter", "done", "requeue", "failedOn", "makeWay"),
+        *("withdraw", "bindingFinished", "overdueBinding", "preemptionBegins", "preemptionEnds"),
+    )
+)
 
 
 class Header(msgspec.Struct, rename="camel", forbid_unknown_fields=True, frozen=True):
@@ -133,8 +133,9 @@ def microseconds(at: datetime) -> int:
     return (at - _EPOCH) // timedelta(microseconds=1)
 
 
-def instant(now_us: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=now_us)
+def time_of(line: Header | RecordedLine) -> tuple[datetime, float]:
+    """The time of day and the monotonic time of a line."""
+    return _EPOCH + timedelta(microseconds=line.now_us), line.at
 
 
 Sink = Callable[[bytes], object]
@@ -142,11 +143,11 @@ Sink = Callable[[bytes], object]
 
 
 class LatchedClock:
-    """A clock that can be made to stand still."""
+    """A clock that can be made to stand still, at the time of day and the monotonic time in `held`."""
 
-    def __init__(self, real: Clock) -> None:
+    def __init__(self, real: Clock, held: tuple[datetime, float] | None = None) -> None:
         self.real = real
-        self.held: tuple[datetime, float] | None = None
+        self.held = held
 
     def now(self) -> datetime:
         return self.real.now() if self.held is None else self.held[0]

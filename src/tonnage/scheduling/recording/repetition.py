@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from tonnage.clock import VirtualClock
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Key, Object
@@ -32,25 +33,6 @@ from tonnage.scheduling.recording import recording_engine
 
 class BrokenRecording(TonnageError):
     """A line that cannot follow the lines before it."""
-
-
-class RecordedClock:
-    """Shows the times of the current line."""
-
-    def __init__(self, at: float, now: datetime) -> None:
-        self._at, self._now = at, now
-
-    def now(self) -> datetime:
-        return self._now
-
-    def monotonic(self) -> float:
-        return self._at
-
-    async def sleep(self, seconds: float) -> None:
-        raise RuntimeError("nobody sleeps in a repetition")
-
-    def set(self, line: recording_engine.RecordedLine) -> None:
-        self._at, self._now = line.at, recording_engine.instant(line.now_us)
 
 
 class RecordedObjects:
@@ -107,7 +89,8 @@ class Repetition:
         explained_decision: int | None = None,
     ) -> None:
         """`explained_decision`: the number of the attempt to explain, from 1; explaining all is slow."""
-        self.clock = RecordedClock(header.at, recording_engine.instant(header.now_us))
+        # It shows the times of the current line.
+        self.clock = recording_engine.LatchedClock(VirtualClock(), recording_engine.time_of(header))
         self.objects = RecordedObjects()
         self.engine = Engine(
             profiles,
@@ -130,23 +113,33 @@ class Repetition:
 
     def repeat(self, line: recording_engine.RecordedLine) -> Difference | None:
         """Repeat a line. Raises BrokenRecording if it is impossible."""
-        self.clock.set(line)
-        if line.op in recording_engine.CHANGES:
-            self._changed(line)
-        elif line.op in recording_engine.DECISIONS:
-            return self._decided(line)
-        elif line.op in recording_engine.RETURNS:
-            self._came_back(line)
-        elif line.op in recording_engine.BINDINGS:
-            self._bound(line)
-        elif line.op in recording_engine.PREEMPTIONS:
-            self._preemption(line)
-        elif line.op == "makeWay":
-            self.engine.make_way(line.node, below=line.below)
-        elif line.op == "open":
-            self.engine.open()
-        elif line.op == "tick":
-            self.engine.tick(line.at)
+        self.clock.held = recording_engine.time_of(line)
+        match line.op:
+            case "add" | "update" | "delete":
+                self._changed(line)
+            case "pop":
+                return self._popped(line)
+            case "attempt":
+                return self._attempted(line)
+            case "postFilter":
+                return self._post_filtered(line)
+            case "done":
+                self.engine.done(_known(self._queued, line, "popped").pod)
+            case "failedOn":
+                self.engine.failed_on(_known(self._queued, line, "popped"), line.node, line.why)
+            case "requeue":
+                queued, newest = _known(self._queued, line, "popped"), self.objects.pod(line.key) if line.flag else None
+                self.engine.requeue(queued, newest, plugins=line.plugins, nomination=line.nomination)
+            case "withdraw" | "bindingFinished" | "overdueBinding":
+                self._bound(line)
+            case "preemptionBegins" | "preemptionEnds":
+                self._preemption(line)
+            case "makeWay":
+                self.engine.make_way(line.node, below=line.below)
+            case "open":
+                self.engine.open()
+            case "tick":
+                self.engine.tick(line.at)
         return None
 
     def _changed(self, line: recording_engine.RecordedLine) -> None:
@@ -168,16 +161,15 @@ class Repetition:
             self._placements.pop(uid, None)
             self._queued.pop(uid, None)
 
-    def _decided(self, line: recording_engine.RecordedLine) -> Difference | None:
-        if line.op == "pop":
-            queued = self.engine.pop()
-            if (queued.uid if queued is not None else "") != line.uid:
-                return self._apart(line, line.key, queued.info.key if queued is not None else "")
-            if queued is not None:
-                self._queued[queued.uid] = queued
-            return None
-        if line.op == "attempt":
-            return self._attempted(line)
+    def _popped(self, line: recording_engine.RecordedLine) -> Difference | None:
+        queued = self.engine.pop()
+        if (queued.uid if queued is not None else "") != line.uid:
+            return self._apart(line, line.key, queued.info.key if queued is not None else "")
+        if queued is not None:
+            self._queued[queued.uid] = queued
+        return None
+
+    def _post_filtered(self, line: recording_engine.RecordedLine) -> Difference | None:
         if self._last is None or self._last.pod.uid != line.uid:
             raise BrokenRecording(f'"postFilter" of pod {line.key}, which was not tried just before')
         outcome = self.engine.post_filter(self._last)
@@ -201,16 +193,6 @@ class Repetition:
         self, line: recording_engine.RecordedLine, recorded: str, repeated: str, explained: Explanation | None = None
     ) -> Difference:
         return Difference(line.op, line.key, recorded, repeated, self.clock.now(), explained)
-
-    def _came_back(self, line: recording_engine.RecordedLine) -> None:
-        queued = _known(self._queued, line, "popped")
-        if line.op == "done":
-            self.engine.done(queued.pod)
-        elif line.op == "failedOn":
-            self.engine.failed_on(queued, line.node, line.why)
-        else:
-            newest = self.objects.pod(line.key) if line.flag else None
-            self.engine.requeue(queued, newest, plugins=line.plugins, nomination=line.nomination)
 
     def _bound(self, line: recording_engine.RecordedLine) -> None:
         if line.op == "overdueBinding" and line.uid not in self._placements:
