@@ -201,22 +201,20 @@ class Reconciler:
         objects.add_handlers(on_add=changed, on_update=updated, on_delete=changed)
 
     async def run(self) -> None:
-        tasks = [asyncio.create_task(self._work(), name=f"{self.name}-{n}") for n in range(self._workers)]
+        free = asyncio.Semaphore(self._workers)
         try:
-            await asyncio.gather(*tasks)
+            async with asyncio.TaskGroup() as tasks:
+                while await free.acquire() and (key := await self.queue.get()) is not None:
+                    tasks.create_task(self._work(key, free), name=f"{self.name} {key}")
         finally:
             self.queue.close()
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
 
-    async def _work(self) -> None:
-        while (key := await self.queue.get()) is not None:
-            try:
-                await self._reconcile_one(key)
-            finally:
-                self.queue.done(key)
-            await asyncio.sleep(0)  # a key may need no request, and thousands of keys must not block the loop
+    async def _work(self, key: Key, free: asyncio.Semaphore) -> None:
+        try:
+            await self._reconcile_one(key)
+        finally:
+            self.queue.done(key)
+            free.release()
 
     async def _reconcile_one(self, key: Key) -> None:
         try:

@@ -165,16 +165,13 @@ class ResourceQuotaController(QueueController):
         for resource in self._counted:
             if resource != _QUOTAS:
                 self._reconciler.follow(
-                    self._informers.of(known.get(resource) or metadata_class(resource)), self._namespaces_of
+                    self._informers.of(known.get(resource) or metadata_class(resource)),
+                    lambda found: (found.namespace,) if self._by_namespace(found.namespace) else (),
                 )
         await self._informers.wait_synced()
         for quota in self._quotas:  # objects that went while no controller ran
             self._reconciler.add(quota.namespace)
         await super().run()
-
-    def _namespaces_of(self, found: Object) -> tuple[Key, ...]:
-        """The object's namespace if it has a quota; most namespaces have none."""
-        return (found.namespace,) if self._by_namespace(found.namespace) else ()
 
     async def _reconcile(self, namespace: Key) -> float | None:
         quotas = await self._client.list_docs(_QUOTAS, namespace=namespace)

@@ -145,7 +145,11 @@ class RebuildController(program.Program):
         self._volumes.add_handlers(on_delete=self._forget)
         self._work.follow(self._volumes)
         self._work.follow(self._claims, self._volumes_beside)
-        self._work.follow(self._pods, self._volumes_of, changed_by=_place_and_end)
+        self._work.follow(
+            self._pods,
+            self._volumes_of,
+            changed_by=lambda pod: (pod.spec.node_name, pod.is_terminal, pod.metadata.is_terminating),
+        )
         self._pods.add_handlers(on_delete=lambda pod: self._without_room.discard(pod.uid))
         self._work.follow(self._nodes, self._volumes_on, changed_by=is_out_of_use)
 
@@ -313,7 +317,3 @@ _ACTIONS: Final = {
     "AffinityImmutable": "UnsetNodeAffinity",
     "VolumeRebuilt": "RebuildVolume",
 }
-
-
-def _place_and_end(pod: Pod) -> tuple[str, bool, bool]:
-    return pod.spec.node_name, pod.is_terminal, pod.metadata.is_terminating

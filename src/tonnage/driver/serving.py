@@ -20,7 +20,6 @@ from typing import Any
 
 import grpc
 import grpc.aio
-from google.protobuf.message import Message
 from google.protobuf.wrappers_pb2 import BoolValue
 
 from tonnage import __version__, errors, logs
@@ -90,7 +89,9 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
                 _log.error("Call failed", method=method, err=str(exc))
                 await context.abort(Code.INTERNAL, str(exc))
 
-        return grpc.unary_unary_rpc_method_handler(answer, handler.request_deserializer, _serialized)
+        return grpc.unary_unary_rpc_method_handler(
+            answer, handler.request_deserializer, lambda answer: b"" if answer is None else answer.SerializeToString()
+        )
 
     async def drain(self) -> None:
         """Wait for calls whose callers have hung up."""
@@ -126,11 +127,6 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             return next(iter(groups_within(request.accessibility_requirements, nodes)), ())
         known = self._core.allocations.volumes.get(request.volume_id) if "volume_id" in fields else None
         return (known.node,) if known else ()
-
-
-def _serialized(answer: Message | None) -> bytes:
-    """The answer's bytes; None is a message without fields."""
-    return b"" if answer is None else answer.SerializeToString()
 
 
 @asynccontextmanager

@@ -4,7 +4,7 @@
     sockets ──► drivers ──► registration (Node, CSINode)          ticks, attach errors ──► limits ──► CSINode
     pods ─────► worker: mounts, status, expansion                   every 10 s ────────────► Lease
 
-Slow work on a pod continues without a worker, so that a driver that hangs delays no other pods.
+Every pod has a worker, so that a driver that hangs delays no other pods.
 After a kill it finds its mounts on disk and everything else in the API.
 """
 
@@ -29,9 +29,8 @@ from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeAttachment
 from tonnage.private_files import own_folder, require_own_folder
 
-_WORKERS: Final = 8
-_SLOW_S: Final = 1.0
-"""Work that takes longer continues without a worker: a driver that hangs delays only its own pods."""
+_WORKERS: Final = 1000
+"""More than a node has pods: a driver that hangs delays only its own. A kubelet, too, has a worker for every pod."""
 _COMPLETE_S: Final = 5.0
 _FIRST_RETRY_S, _MAX_RETRY_S = 0.5, 122.0
 """Upstream's pauses between retries of one volume."""
@@ -67,8 +66,6 @@ class Kubelet(NodePart):
             workers=1,
             max_retry_s=10.0,
         )
-        self._slow: dict[str, asyncio.Task[float | None]] = {}
-        """Work that continues without a worker, by key; the key is queued when the work ends."""
         self.has_polled = asyncio.Event()
         """The drivers' sockets have been polled once."""
 
@@ -94,9 +91,6 @@ class Kubelet(NodePart):
                 tasks.create_task(self.registration.renew_lease_forever(), name=f"lease of {self.name}")
                 tasks.create_task(self._watch_sockets(), name=f"sockets of {self.name}")
         finally:
-            for slow in self._slow.values():
-                slow.cancel()
-            await asyncio.gather(*self._slow.values(), return_exceptions=True)
             await self.limits.stop()
             await self.drivers.close()
 
@@ -137,31 +131,7 @@ class Kubelet(NodePart):
         self.enqueue_all()
 
     async def _reconcile(self, key: str) -> float | None:
-        """Do one piece of work, or take the result of slow work. Raises TonnageError."""
-        slow = self._slow.get(key)
-        if slow is not None:
-            if slow.done():
-                del self._slow[key]
-                slow.result()
-                return 0.0  # something may have changed since it began
-            return None
-        work = asyncio.create_task(self._work_on(key), name=key)
-        timer = asyncio.ensure_future(self._clock.sleep(_SLOW_S))
-        try:
-            await asyncio.wait((work, timer), return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:
-            work.cancel()
-            await asyncio.wait((work,))
-            raise
-        finally:
-            timer.cancel()
-        if work.done():
-            return work.result()
-        self._slow[key] = work
-        work.add_done_callback(lambda _: self.pod_queue.add(key))
-        return None
-
-    async def _work_on(self, key: str) -> float | None:
+        """Do one piece of work. Raises TonnageError."""
         if not key.startswith(STAGED):
             return await self.worker.sync_pod(key)
         if not self._context.is_idle:

@@ -163,7 +163,9 @@ class PersistentVolumeBinder(QueueController):
                 if claim is not None:
                     self._event(claim, of_claim)
             case binding_plan.VolumeAction.UNBIND:
-                await self._unbind(volume)
+                volume = await self._patch(self._newest_volumes, volume, binding_plan.volume_unbound(volume))
+                _log.info("Binding taken back", volume=volume.name)
+                await self._set_phase(volume, volume_matching.AVAILABLE)
             case binding_plan.VolumeAction.RELEASE:
                 await self._release(volume)
         return None
@@ -236,11 +238,6 @@ class PersistentVolumeBinder(QueueController):
                 raise said
         finally:
             self._being_bound.discard(volume.name)
-
-    async def _unbind(self, volume: PersistentVolume) -> None:
-        volume = await self._patch(self._newest_volumes, volume, binding_plan.volume_unbound(volume))
-        _log.info("Binding taken back", volume=volume.name)
-        await self._set_phase(volume, volume_matching.AVAILABLE)
 
     async def _set_phase(
         self, volume: PersistentVolume, phase: str, note: binding_plan.Note | None = None
