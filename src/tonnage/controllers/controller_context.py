@@ -17,6 +17,7 @@ from tonnage.csi.client import CsiClient
 from tonnage.errors import ApiError, TonnageError
 from tonnage.gates import Gates
 from tonnage.objects import core_v1, storage_v1
+from tonnage.objects.document import Doc
 from tonnage.objects.meta import Object
 
 
@@ -102,6 +103,11 @@ class QueueController:
         )
         self._loops.append(queue.run)
         return queue
+
+    async def _patch_object(self, found: Object, patch: Doc | None) -> None:
+        """Write a patch, unless it is None. Raises Conflict, NotFound: the queue tries again what the cache shows."""
+        if patch is not None:
+            await self._client.patch(type(found), found.key, patch)
 
     async def run(self) -> None:
         """Work until cancelled. Waits for all informers first: in a partial state objects would seem to be missing."""

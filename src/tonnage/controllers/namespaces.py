@@ -121,8 +121,6 @@ class NamespaceObjectController(QueueController):
     async def _create(self, namespace: str, wanted: Doc) -> None:
         try:
             await self._client.create_doc(wanted)
-        except (errors.AlreadyExists, errors.NotFound):
-            return  # the cache is behind: the object is there, or the namespace is gone
         except errors.ApiError as exc:
             if not is_namespace_terminating(exc):
                 raise
@@ -189,10 +187,7 @@ class ResourceQuotaController(QueueController):
         was = quota.get("status", {})
         if is_same_status(was, status) and same(was.get("hard"), status.get("hard")):
             return
-        try:
-            await self._client.update_doc({**quota, "status": status}, subresource="status")
-        except errors.NotFound:
-            return
+        await self._client.update_doc({**quota, "status": status}, subresource="status")
         _quotas_log.debug("Counted", quota=f"{quota['metadata']['namespace']}/{quota['metadata']['name']}")
 
 
@@ -375,7 +370,4 @@ class NamespaceController(QueueController):
     async def _finalize(self, doc: Doc) -> None:
         kept = [each for each in doc["spec"]["finalizers"] if each != _FINALIZER]
         doc = {**doc, "apiVersion": "v1", "kind": "Namespace", "spec": {**doc["spec"], "finalizers": kept}}
-        try:
-            await self._client.update_doc(doc, subresource="finalize")
-        except errors.NotFound:
-            return
+        await self._client.update_doc(doc, subresource="finalize")

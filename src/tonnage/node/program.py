@@ -157,7 +157,7 @@ class NodeProgram(program.Program):
         super().__init__(runtime)
         clock = runtime.clock
         self.settings = settings
-        self.metrics = metrics = metrics or NodeMetrics(runtime.registry)
+        self.metrics = metrics or NodeMetrics(runtime.registry)
         self._faults = NodeFaults(faults, clock=clock)
         of = self.informers.of
         self._index = PodIndex(of(Pod, field_selector=_BOUND_PODS), frozenset(settings.names), clock=clock)
@@ -176,7 +176,7 @@ class NodeProgram(program.Program):
             attachments=of(VolumeAttachment),
             clock=clock,
             faults=self._faults,
-            metrics=metrics,
+            metrics=self.metrics,
         )
         self.kubelets: dict[str, Kubelet] = {}
         for name in settings.names:

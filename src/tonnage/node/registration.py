@@ -277,7 +277,7 @@ class Registration(NodePart):
                     metadata = {"uid": seen["metadata"]["uid"], "resourceVersion": seen["metadata"]["resourceVersion"]}
                     await self._client.patch(CSINode, self._node, {"metadata": metadata, "spec": {"drivers": drivers}})
                     return
-                except (Conflict, NotFound):
+                except (AlreadyExists, Conflict, NotFound):
                     if attempt == _TRIES - 1:
                         raise
                     await self._clock.sleep(clock.exponential_s(_FIRST_PAUSE_S, attempt, factor=_FACTOR))
@@ -285,19 +285,13 @@ class Registration(NodePart):
     async def _read(self, node: Node) -> Doc:
         try:
             found = await self._client.get_doc(CSINode, self._node)
+            if belongs_to(found, node.uid):
+                return found
+            # This one is left over from a deleted node of the same name; the garbage collector would delete it anyway.
+            await self._client.delete(CSINode, self._node, uid=found["metadata"]["uid"])
         except NotFound:
-            return await self._make(node)
-        if belongs_to(found, node.uid):
-            return found
-        # This one is left over from a deleted node of the same name; the garbage collector would delete it anyway.
-        await self._client.delete(CSINode, self._node, uid=found["metadata"]["uid"])
-        return await self._make(node)
-
-    async def _make(self, node: Node) -> Doc:
-        try:
-            return await self._client.create_doc(new_csi_node(node.name, node.uid))
-        except AlreadyExists:
-            return await self._client.get_doc(CSINode, self._node)
+            pass
+        return await self._client.create_doc(new_csi_node(node.name, node.uid))
 
     # -- the heartbeat ------------------------------------------------------------------------------------------------
 

@@ -15,12 +15,11 @@ from __future__ import annotations
 
 from tonnage import errors, logs
 from tonnage.behaviour.workloads.templates import claim_for
-from tonnage.client import http, reconciler
+from tonnage.client import reconciler
 from tonnage.client.cache import Indexer, add_finalizer, remove_finalizer
 from tonnage.controllers.controller_context import ControllerContext, QueueController
 from tonnage.objects.core_v1 import PV_PROTECTION, PVC_PROTECTION, PersistentVolume, PersistentVolumeClaim, Pod, Volume
-from tonnage.objects.document import Doc
-from tonnage.objects.meta import Key, Object
+from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import VolumeAttributesClass
 
 _log = logs.logger("tonnage.ephemeral-claims")
@@ -98,12 +97,12 @@ class ProtectionController(QueueController):
             return
         if not claim.metadata.is_terminating:
             if claim.is_bound:
-                await _patch(self._client, claim, add_finalizer(claim, PVC_PROTECTION))
+                await self._patch_object(claim, add_finalizer(claim, PVC_PROTECTION))
         elif PVC_PROTECTION in claim.metadata.finalizers and not any(pod_uses_claim(p, claim) for p in self._pods(key)):
             listed = await self._client.list(Pod, namespace=claim.namespace)
             # Else the informer will show that pod, and its deletion.
             if not any(pod_uses_claim(pod, claim) for pod in listed.items):
-                await _patch(self._client, claim, remove_finalizer(claim, PVC_PROTECTION))
+                await self._patch_object(claim, remove_finalizer(claim, PVC_PROTECTION))
                 _protection_log.debug("Claim is not in use", claim=claim.key)
 
     def _terminating_claims(self, pod: Pod) -> list[Key]:
@@ -119,18 +118,9 @@ class ProtectionController(QueueController):
             return
         is_bound = volume.status.phase == "Bound"
         if volume.metadata.is_terminating and not is_bound:
-            await _patch(self._client, volume, remove_finalizer(volume, PV_PROTECTION))
+            await self._patch_object(volume, remove_finalizer(volume, PV_PROTECTION))
         elif is_bound and not volume.metadata.is_terminating:
-            await _patch(self._client, volume, add_finalizer(volume, PV_PROTECTION))
-
-
-async def _patch(client: http.Client, found: Object, patch: Doc | None) -> None:
-    if patch is None:
-        return
-    try:
-        await client.patch(type(found), found.key, patch)
-    except (errors.Conflict, errors.NotFound):
-        return  # the object changed or is gone: its event queues it again
+            await self._patch_object(volume, add_finalizer(volume, PV_PROTECTION))
 
 
 def pod_uses_claim(pod: Pod, claim: PersistentVolumeClaim) -> bool:
@@ -172,9 +162,9 @@ class AttributesClassProtection(QueueController):
         if attributes_class is None:
             return
         if not attributes_class.metadata.is_terminating:
-            await _patch(self._client, attributes_class, add_finalizer(attributes_class, VAC_PROTECTION))
+            await self._patch_object(attributes_class, add_finalizer(attributes_class, VAC_PROTECTION))
         elif not self._claims(attributes_class.name) and not self._volumes(attributes_class.name):
-            await _patch(self._client, attributes_class, remove_finalizer(attributes_class, VAC_PROTECTION))
+            await self._patch_object(attributes_class, remove_finalizer(attributes_class, VAC_PROTECTION))
 
 
 def classes_of_claim(claim: PersistentVolumeClaim) -> set[str]:

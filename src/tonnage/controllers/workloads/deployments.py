@@ -114,24 +114,16 @@ class DeploymentController(workload_controller.WorkloadController[Deployment, Re
         self._sets = context.informers.of(ReplicaSet)
         self._pods_of = workload_controller.by_controller(context.informers.of(Pod))
         super().__init__(context, "deployments", self._deployments, self._sets)
-        context.informers.of(Pod).add_handlers(
-            on_update=lambda _, pod: self._pod_changed(pod), on_delete=self._pod_changed
-        )
+        self._reconciler.follow(context.informers.of(Pod), self._recreating)
 
-    # -- event handlers -----------------------------------------------------------------------------------------------
-
-    def _pod_changed(self, pod: Pod) -> None:
-        """Queue the Deployment: Recreate waits for the last old pod to be gone, which no ReplicaSet's status shows."""
+    def _recreating(self, pod: Pod) -> list[Key]:
+        """A pod's Deployment, if it waits for the last old pod to be gone, which no ReplicaSet's status shows."""
         owner = pod.metadata.controller
-        if owner is None or owner.kind != "ReplicaSet":
-            return
-        replica_set = self._sets.get(f"{pod.namespace}/{owner.name}")
+        replica_set = self._sets.get(f"{pod.namespace}/{owner.name}") if owner and owner.kind == "ReplicaSet" else None
         above = replica_set.metadata.controller if replica_set is not None else None
-        if above is None or above.kind != "Deployment":
-            return
-        deployment = self._deployments.get(f"{pod.namespace}/{above.name}")
-        if deployment is not None and not rollout.is_rolling(deployment):
-            self._reconciler.add(deployment.key)
+        is_made = above is not None and above.kind == "Deployment"
+        deployment = self._deployments.get(f"{pod.namespace}/{above.name}") if above and is_made else None
+        return [deployment.key] if deployment is not None and not rollout.is_rolling(deployment) else []
 
     # -- one Deployment -----------------------------------------------------------------------------------------------
 

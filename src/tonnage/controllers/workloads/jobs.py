@@ -46,7 +46,7 @@ class JobController(workload_controller.PodOwnerController[Job]):
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context, "jobs", context.informers.of(Job))
         self._left_behind = self._add_queue("jobs-left-behind", self._release_left_behind)
-        self._pods.on_change(self._pod_changed)
+        self._left_behind.follow(self._pods, lambda pod: (pod.key,) if self._is_left_behind(pod) else ())
         self._workloads.add_handlers(on_delete=self._job_gone)
 
     # -- one Job ------------------------------------------------------------------------------------------------------
@@ -197,9 +197,8 @@ class JobController(workload_controller.PodOwnerController[Job]):
 
     # -- pods whose Job is gone ---------------------------------------------------------------------------------------
 
-    def _pod_changed(self, pod: Pod) -> None:
-        if job_pods.is_tracked(pod) and self._job_of(pod) is None:
-            self._left_behind.add(pod.key)
+    def _is_left_behind(self, pod: Pod) -> bool:
+        return job_pods.is_tracked(pod) and self._job_of(pod) is None
 
     def _job_gone(self, job: Job) -> None:
         for pod in self._owned(job.uid):
@@ -215,16 +214,14 @@ class JobController(workload_controller.PodOwnerController[Job]):
     async def _release_left_behind(self, key: Key) -> float | None:
         """Remove the finalizer of a pod whose Job is gone: no controller will count it."""
         pod = self._pods.get(key)
-        if pod is None or not job_pods.is_tracked(pod) or self._job_of(pod) is not None:
+        if pod is None or not self._is_left_behind(pod):
             return None
         controller = pod.metadata.controller
         if controller is not None and controller.kind == "Job":
             job = await self._client.find(Job, f"{pod.namespace}/{controller.name}")
             if job is not None and job.uid == controller.uid:
                 return None  # the cache is behind; the Job's own event follows
-        patch = remove_finalizer(pod, JOB_TRACKING)
-        if patch is not None:
-            await self._client.patch(Pod, pod.key, patch)
+        await self._patch_object(pod, remove_finalizer(pod, JOB_TRACKING))
         return None
 
 
@@ -265,15 +262,12 @@ class TTLAfterFinishedController(QueueController):
         left_s = None if job is None else self._left_s(job)
         if left_s is None or left_s > 0:
             return left_s
-        try:
-            fresh = await self._client.get(Job, key)
-            left_s = self._left_s(fresh)
-            if left_s is None or left_s > 0:
-                return left_s
-            version = fresh.metadata.resource_version
-            await self._client.delete(Job, key, uid=fresh.uid, resource_version=version, propagation="Foreground")
-        except NotFound:
-            return None
+        fresh = await self._client.get(Job, key)
+        left_s = self._left_s(fresh)
+        if left_s is None or left_s > 0:
+            return left_s
+        version = fresh.metadata.resource_version
+        await self._client.delete(Job, key, uid=fresh.uid, resource_version=version, propagation="Foreground")
         _log.info("A finished Job has had its time", job=key)
         return None
 

@@ -117,13 +117,10 @@ class DeletionController(ProvisionerPart):
 
     async def _remove(self, volume: PersistentVolume) -> None:
         """Delete the object, and remove our finalizer last. Raises Conflict if others keep changing it."""
-        try:
-            await self._client.delete(PersistentVolume, volume.name, uid=volume.uid)
-            left = await self._client.get(PersistentVolume, volume.name)
-            if left.uid == volume.uid and FINALIZER in left.metadata.finalizers:
-                await self._set_finalizers(left, tuple(each for each in left.metadata.finalizers if each != FINALIZER))
-        except errors.NotFound:
-            return
+        await self._client.delete(PersistentVolume, volume.name, uid=volume.uid)
+        left = await self._client.find(PersistentVolume, volume.name)
+        if left is not None and left.uid == volume.uid and FINALIZER in left.metadata.finalizers:
+            await self._set_finalizers(left, tuple(each for each in left.metadata.finalizers if each != FINALIZER))
 
     def _attached_to(self, volume: PersistentVolume) -> str:
         """A node that has or will have it attached; empty without one, or for a driver without attaching."""
