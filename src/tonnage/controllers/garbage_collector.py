@@ -11,7 +11,6 @@ and resourceVersion that were read. An owner of an unknown kind is taken to exis
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Hashable
 from typing import Final
 
@@ -57,28 +56,25 @@ class GarbageCollector(controller_context.QueueController):
 
     async def run(self) -> None:
         """Collect until cancelled. Nothing is processed before every informer is synced."""
-        following = asyncio.create_task(self._discovered.run(), name="garbage collector: kinds")
-        try:
-            await self._run()
-        finally:
-            following.cancel()
-            await asyncio.wait((following,))
-
-    async def _run(self) -> None:
-        known = self._informers.followed()  # whole objects, for other controllers; of other kinds only metadata is read
-        served = await discovered_kinds.wait_for_served_resources(self._client, clock=self._clock, rng=self._rng)
-        followed = [resource for resource in served if resource.plural not in _IGNORED]
-        for resource in followed:
-            self._follow(resource, self._informers.of(known.get(resource) or discovered_kinds.metadata_class(resource)))
-        await self._informers.wait_synced()
-        try:  # custom kinds too, but not for ever: a kind that cannot be watched must not stop the others
-            await clock.within(self._clock, _DISCOVERY_S, self._discovered.wait_synced())
-        except (TimeoutError, errors.TonnageError) as exc:
-            error = exc.message if isinstance(exc, errors.TonnageError) else "no answer yet"
-            _log.warning("Some kinds that are not in the table are not known yet", error=error)
-        self.start_processing()
-        _log.info("In step", kinds=len(followed), objects=len(self.graph))
-        await super().run()
+        async with clock.in_background(self._discovered.run(), "garbage collector: kinds"):
+            known = (
+                self._informers.followed()
+            )  # whole objects, for other controllers; of other kinds only metadata is read
+            served = await discovered_kinds.wait_for_served_resources(self._client, clock=self._clock, rng=self._rng)
+            followed = [resource for resource in served if resource.plural not in _IGNORED]
+            for resource in followed:
+                self._follow(
+                    resource, self._informers.of(known.get(resource) or discovered_kinds.metadata_class(resource))
+                )
+            await self._informers.wait_synced()
+            try:  # custom kinds too, but not for ever: a kind that cannot be watched must not stop the others
+                await clock.within(self._clock, _DISCOVERY_S, self._discovered.wait_synced())
+            except (TimeoutError, errors.TonnageError) as exc:
+                error = exc.message if isinstance(exc, errors.TonnageError) else "no answer yet"
+                _log.warning("Some kinds that are not in the table are not known yet", error=error)
+            self.start_processing()
+            _log.info("In step", kinds=len(followed), objects=len(self.graph))
+            await super().run()
 
     def start_processing(self) -> None:
         """The graph is complete: queue every item that may need processing, and from now on every change."""

@@ -42,7 +42,7 @@ class Kubelet(NodePart):
     def __init__(self, context: NodeContext) -> None:
         super().__init__(context)
         self.name = name = context.node
-        self.drivers = drivers.Drivers(context, self._driver_changed)
+        self.drivers = drivers.Drivers(context, self.driver_changed)
         self.registration = registration.Registration(context, self.drivers)
         self.limits = drivers.AttachLimitUpdater(context, self.drivers, self.registration.put)
         self.mounter = Mounter(context, self.drivers)
@@ -126,7 +126,7 @@ class Kubelet(NodePart):
                 self.registration_queue.add(self.name)
             await self._clock.sleep(self._settings.poll_sockets_s)
 
-    def _driver_changed(self, name: str) -> None:
+    def driver_changed(self, name: str) -> None:
         self.limits.sync(name)
         self.enqueue_all()
 
@@ -246,8 +246,7 @@ class NodeProgram(program.Program):
 
     def _csi_driver_changed(self, driver: CSIDriver) -> None:
         for kubelet in self.kubelets.values():
-            kubelet.limits.sync(driver.name)
-            kubelet.enqueue_all()
+            kubelet.driver_changed(driver.name)
 
     async def _watch_faults(self) -> None:
         """Faults come by a file: when it changes, every node is reconciled."""

@@ -18,6 +18,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
+from itertools import chain
 from typing import Any, Final
 
 from tonnage import clock, logs
@@ -28,7 +29,7 @@ from tonnage.nodescaler.plan import ScalePlan, nodes_used_by, plan, removals
 from tonnage.objects import apps_v1, codec, requirements
 from tonnage.objects.core_v1 import Namespace, Node, PersistentVolumeClaim, Pod, ReplicationController, Service
 from tonnage.objects.document import Doc, dig
-from tonnage.objects.meta import Key, Object
+from tonnage.objects.meta import Key
 from tonnage.scheduling.cluster.storage import STORAGE_KINDS
 
 
@@ -175,7 +176,9 @@ class NodeScaler(program.Program):
         """Do one round; returns seconds until more is due. Raises TonnageError."""
         candidates = [pod for pod in self._pods if self.pool.is_named(pod.status.nominated_node_name)]
         ours = await self._proposals.ours(candidates)
-        drawn = plan(self._objects(), self.pool, ours, is_backing_off=self._clock.monotonic() < self._refused_until_s)
+        is_backing_off = self._clock.monotonic() < self._refused_until_s
+        objects = chain(self._nodes, self._pods, *self._others)
+        drawn = plan(objects, self.pool, ours, is_backing_off=is_backing_off)
         nodes = {node.name: node for node in self._nodes}
         if not await self._nominate(drawn):
             return _REST_S  # somebody was faster: the plan for those pods does not hold
@@ -184,12 +187,6 @@ class NodeScaler(program.Program):
         dues_s += await self._make_ready(nodes[name] for name in drawn.members if name in nodes)
         dues_s += await self._scale_down(drawn, nodes)
         return min(dues_s)
-
-    def _objects(self) -> Iterable[Object]:
-        yield from self._nodes
-        yield from self._pods
-        for informer in self._others:
-            yield from informer
 
     async def _nominate(self, drawn: ScalePlan) -> bool:
         """Write the plan's nominations, before their nodes are created; False if some were refused."""

@@ -111,16 +111,6 @@ class NodeLifecycleController(QueueController):
 
     async def _update_health(self, node: Node) -> meta.Condition | None:
         """Set the Ready condition to Unknown if the grace period is over. Returns it. Raises TonnageError."""
-        for tries_left in reversed(range(_TRIES)):
-            try:
-                return await self._update_health_once(node)
-            except Conflict:
-                if not tries_left:
-                    raise
-                node = await self._client.get(Node, node.name)  # the informer lags behind another writer
-        return None
-
-    async def _update_health_once(self, node: Node) -> meta.Condition | None:
         now = self._measured_now(node)
         lease = self._leases.get(f"{LEASES}/{node.name}")
         health = self._healths[node.name] = plan.observe(self._healths.get(node.name), node, lease, now)
