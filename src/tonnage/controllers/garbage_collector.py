@@ -18,10 +18,9 @@ from tonnage import clock, errors, logs
 from tonnage.client import cache, discovered_kinds
 from tonnage.controllers import controller_context, dependency_graph
 from tonnage.controllers.dependency_graph import Item, OwnerState
-from tonnage.objects import codec, resources
+from tonnage.objects import codec, meta, resources
 from tonnage.objects.core_v1.persistent_volume import ObjectReference
 from tonnage.objects.document import Doc
-from tonnage.objects.meta import Object, OwnerReference
 
 _DEFINITIONS: Final = resources.BY_PLURAL["apiextensions.k8s.io", "customresourcedefinitions"]
 _DISCOVERY_S: Final = 30.0
@@ -98,8 +97,8 @@ class GarbageCollector(controller_context.QueueController):
         """Remove an object that an informer or the server reports as gone."""
         self._enqueue(self.graph.remove(uid))
 
-    def _follow(self, resource: resources.Resource, informer: cache.Cache[Object]) -> None:
-        def seen(found: Object) -> None:
+    def _follow(self, resource: resources.Resource, informer: cache.Cache[meta.Object]) -> None:
+        def seen(found: meta.Object) -> None:
             self.put(Item.of(resource, found.metadata))
 
         informer.add_handlers(on_add=seen, on_update=lambda _, new: seen(new), on_delete=self._deleted)
@@ -111,7 +110,7 @@ class GarbageCollector(controller_context.QueueController):
         for item in [each for each in self.graph if each.resource == resource]:
             self.remove(item.uid)
 
-    def _deleted(self, old: Object) -> None:
+    def _deleted(self, old: meta.Object) -> None:
         # Remembered, because its kind may go with it, and then the server can say nothing about it any more.
         self._remember_absent(old.uid)
         self.remove(old.uid)
@@ -127,7 +126,7 @@ class GarbageCollector(controller_context.QueueController):
             for uid in sorted(uids):
                 self._reconciler.add(uid)
 
-    def _record_invalid_owner(self, item: Item, reference: OwnerReference, owner: Item) -> None:
+    def _record_invalid_owner(self, item: Item, reference: meta.OwnerReference, owner: Item) -> None:
         """Record an event if the owner is in another namespace: that is invalid, and the item will be deleted."""
         if owner.namespace in ("", item.namespace):
             return
@@ -169,10 +168,10 @@ class GarbageCollector(controller_context.QueueController):
         return metadata if metadata["uid"] == item.uid else None
 
     async def _attempt_to_delete(self, item: Item, metadata: Doc) -> float | None:
-        owners: list[tuple[OwnerReference, OwnerState]] = []
+        owners: list[tuple[meta.OwnerReference, OwnerState]] = []
         again_s = None
         for doc in metadata.get("ownerReferences", ()):
-            reference = codec.convert(OwnerReference, doc)
+            reference = codec.convert(meta.OwnerReference, doc)
             state = await self._owner_state(reference, item)
             if state is None:
                 return None
@@ -192,7 +191,7 @@ class GarbageCollector(controller_context.QueueController):
             await self._drop_owners(item, metadata, drop)
         return again_s
 
-    async def _owner_state(self, reference: OwnerReference, item: Item) -> OwnerState | None:
+    async def _owner_state(self, reference: meta.OwnerReference, item: Item) -> OwnerState | None:
         """The owner's state, asked from the server; None when the item cannot be decided now."""
         known = self.graph.owner(reference, item)
         if known is not None and not known.deletes_dependents:

@@ -34,11 +34,10 @@ from tonnage.controllers.controller_context import (
     namespace_of,
 )
 from tonnage.documents.kinds.resource_quota import is_counted, is_same_status, names_for, recounted
-from tonnage.objects.codec import resource_of, to_doc
+from tonnage.objects import codec, resources
 from tonnage.objects.core_v1 import ConfigMap, Namespace, PersistentVolumeClaim, Pod, ResourceQuota, ServiceAccount
 from tonnage.objects.document import Doc, encode, same
 from tonnage.objects.meta import Key, Object
-from tonnage.objects.resources import BY_PLURAL, Resource
 
 _log = logs.logger("tonnage.controllers.namespaces.namespace_objects")
 _quotas_log = logs.logger("tonnage.controllers.namespaces.resource_quotas")
@@ -80,7 +79,7 @@ def correction(found: Object, wanted: Doc) -> Doc | None:
     """A merge patch that sets the wanted data; None when the object has them. An existing description stays."""
     if "data" not in wanted:
         return None
-    has: Doc = to_doc(found)
+    has: Doc = codec.to_doc(found)
     data, annotations = has.get("data", {}), has["metadata"].get("annotations", {})
     if data == wanted["data"] and annotations.get(_DESCRIPTION):
         return None
@@ -141,7 +140,7 @@ def root_ca_publisher(context: ControllerContext) -> QueueController:
 
 RESYNC_S: Final = 300.0
 """Upstream's --resource-quota-sync-period."""
-_QUOTAS: Final = BY_PLURAL["", "resourcequotas"]
+_QUOTAS: Final = resources.BY_PLURAL["", "resourcequotas"]
 
 
 class ResourceQuotaController(QueueController):
@@ -152,7 +151,7 @@ class ResourceQuotaController(QueueController):
         # Not queued when the server charges a quota: the charged object does not exist yet and would not be counted.
         self._reconciler.follow(self._quotas, lambda quota: () if quota.is_counted else (quota.namespace,))
         self._by_namespace = cache.Indexer(self._quotas, namespace_of)
-        self._counted: tuple[Resource, ...] = ()
+        self._counted: tuple[resources.Resource, ...] = ()
 
     async def run(self) -> None:
         """Count until cancelled. Nothing is counted before every informer is synced."""
@@ -175,7 +174,7 @@ class ResourceQuotaController(QueueController):
         quotas = await self._client.list_docs(_QUOTAS, namespace=namespace)
         if not quotas:
             return None
-        content: dict[Resource, tuple[Doc, ...]] = {}
+        content: dict[resources.Resource, tuple[Doc, ...]] = {}
         for resource in self._counted:
             if any(names_for(resource, quota.get("spec", {}).get("hard", {})) for quota in quotas):
                 content[resource] = await self._client.list_docs(resource, namespace=namespace)
@@ -213,12 +212,12 @@ _ALL_IS_WELL: Final = {
 class Remains:
     """The objects left in a namespace after all were asked to go."""
 
-    by_resource: Counter[Resource] = field(default_factory=Counter)
+    by_resource: Counter[resources.Resource] = field(default_factory=Counter)
     by_finalizer: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
     discovery_failure: str = ""
 
-    def add(self, resource: Resource, finalizers: Iterable[Iterable[str]]) -> None:
+    def add(self, resource: resources.Resource, finalizers: Iterable[Iterable[str]]) -> None:
         """Count the remaining objects of one kind; `finalizers` has one entry per object."""
         left = list(finalizers)
         if left:
@@ -271,7 +270,7 @@ def _troubles(remains: Remains) -> dict[str, tuple[str, str]]:
 _FINALIZER: Final = "kubernetes"
 _FINALIZER_ESTIMATE_S: Final = 15
 """How long finalizers get before the namespace is checked again."""
-_PODS: Final = resource_of(Pod)
+_PODS: Final = codec.resource_of(Pod)
 _BACKGROUND: Final = encode({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"})
 
 
@@ -330,7 +329,7 @@ class NamespaceController(QueueController):
                 estimate_s = max(await self._delete_all(resource, name, remains), estimate_s)
         return remains, estimate_s
 
-    async def _delete_all(self, resource: Resource, name: str, remains: Remains) -> int:
+    async def _delete_all(self, resource: resources.Resource, name: str, remains: Remains) -> int:
         """Delete all objects of one kind. Returns the seconds that the finalizers of the remaining objects may take."""
         path, head = resource.path(name), metadata_class(resource)
         try:

@@ -22,13 +22,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from tonnage import logs, private_files
+from tonnage import errors, logs, private_files
 from tonnage.clock import Clock, exponential_s, jittered, remaining_s, within
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.address import socket_identity
 from tonnage.csi.client import CsiClient
 from tonnage.csi.driver_capabilities import NodeCapabilities, get_driver_name, get_node_capabilities
-from tonnage.errors import Invalid, TonnageError
 from tonnage.node.context import NodeContext, NodePart, Trigger
 from tonnage.objects.storage_v1 import CSIDriver
 
@@ -76,7 +75,7 @@ class Drivers(NodePart):
         for driver in self._by_address.values():
             if driver.name == name:
                 return driver
-        raise TonnageError(f"driver name {name} not found in the list of registered CSI drivers")
+        raise errors.TonnageError(f"driver name {name} not found in the list of registered CSI drivers")
 
     def is_installed(self, name: str) -> bool:
         return any(driver.name == name for driver in self._by_address.values())
@@ -91,7 +90,7 @@ class Drivers(NodePart):
             try:
                 said = json.loads(private_files.read_own(path))
                 self._expected[str(said["driverName"])] = str(said["address"])
-            except (TonnageError, OSError, ValueError, KeyError, TypeError) as exc:
+            except (errors.TonnageError, OSError, ValueError, KeyError, TypeError) as exc:
                 _log.warning("A record of a driver cannot be read", path=str(path), error=str(exc))
 
     async def poll(self) -> None:
@@ -129,7 +128,7 @@ class Drivers(NodePart):
         try:
             await within(self._clock, _ASK_S, self._ask(address, socket))
             self._complained.discard(address)
-        except (TonnageError, TimeoutError, OSError) as exc:
+        except (errors.TonnageError, TimeoutError, OSError) as exc:
             if address not in self._complained:
                 _log.warning("A driver does not report its name", address=address, error=str(exc))
                 self._complained.add(address)
@@ -306,9 +305,9 @@ class AttachLimitUpdater(NodePart):
             try:
                 await self._update(name, "exhausted", since_s=noticed_s)
                 return True
-            except (TonnageError, TimeoutError) as exc:
+            except (errors.TonnageError, TimeoutError) as exc:
                 self._failed(name, "exhausted", exc)
-                if isinstance(exc, Invalid):
+                if isinstance(exc, errors.Invalid):
                     break  # the server refuses it for now: a retry changes nothing
         return False
 
@@ -321,7 +320,7 @@ class AttachLimitUpdater(NodePart):
             if not self._context.is_idle:
                 try:
                     await self._update(name, "periodic", since_s=due_s)
-                except (TonnageError, TimeoutError) as exc:
+                except (errors.TonnageError, TimeoutError) as exc:
                     self._failed(name, "periodic", exc)
                 except Exception:
                     self._metrics.failed(name, "periodic")

@@ -7,8 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tonnage.client import http, reconciler
-from tonnage.client.cache import Cache
+from tonnage.client import cache, http, reconciler
 from tonnage.client.recorder import Recorder
 from tonnage.clock import Clock, KeyedBackoff
 from tonnage.csi import conversion, driver_capabilities
@@ -91,12 +90,12 @@ class NoRefresher:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvisionerCaches:
-    claims: Cache[PersistentVolumeClaim]
-    volumes: Cache[PersistentVolume]
-    classes: Cache[StorageClass]
-    nodes: Cache[Node]
-    csi_nodes: Cache[CSINode]
-    attachments: Cache[VolumeAttachment] | None = None
+    claims: cache.Cache[PersistentVolumeClaim]
+    volumes: cache.Cache[PersistentVolume]
+    classes: cache.Cache[StorageClass]
+    nodes: cache.Cache[Node]
+    csi_nodes: cache.Cache[CSINode]
+    attachments: cache.Cache[VolumeAttachment] | None = None
     """None for a driver without attaching."""
     has_all_nodes: bool = True
     """False: `nodes` and `csi_nodes` hold at most our own node, to spare the server; others are fetched."""

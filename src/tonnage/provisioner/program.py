@@ -23,8 +23,7 @@ from tonnage.clock import Backoff, Clock
 from tonnage.csi import address, client, driver_capabilities
 from tonnage.csi.driver_capabilities import DriverInfo
 from tonnage.csi.errors import Code, CsiError
-from tonnage.objects import meta, storage_v1
-from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
+from tonnage.objects import core_v1, meta, storage_v1
 from tonnage.objects.storage_v1 import CSINode, StorageClass, VolumeAttachment
 from tonnage.provisioner.capacity.controller import CapacityController, CapacitySettings
 from tonnage.provisioner.capacity.objects import Segment, manager_on
@@ -158,18 +157,18 @@ class Provisioner(program.Program):
         of, info, deployment = self.informers.of, self.driver_info, self.options.node_deployment
         has_topology = info.plugin.volume_accessibility_constraints and self.options.topology
         has_all_nodes = deployment is None and has_topology
-        nodes: cache.Cache[Node] = of(Node) if has_all_nodes else cache.Cache(Node)
+        nodes: cache.Cache[core_v1.Node] = of(core_v1.Node) if has_all_nodes else cache.Cache(core_v1.Node)
         csi_nodes: cache.Cache[CSINode] = of(CSINode) if has_all_nodes else cache.Cache(CSINode)
         if deployment is not None and info.node_info is not None:
             name, labels = deployment.node_name, dict(self._own_topology() or {})
             entry = storage_v1.CSINodeDriver(
                 name=info.name, node_id=info.node_info.node_id, topology_keys=tuple(sorted(labels))
             )
-            nodes.put(Node(metadata=meta.ObjectMeta(name=name, labels=labels)))
+            nodes.put(core_v1.Node(metadata=meta.ObjectMeta(name=name, labels=labels)))
             csi_nodes.put(CSINode(metadata=meta.ObjectMeta(name=name), spec=storage_v1.CSINodeSpec(drivers=(entry,))))
         return ProvisionerCaches(
-            claims=of(PersistentVolumeClaim),
-            volumes=of(PersistentVolume),
+            claims=of(core_v1.PersistentVolumeClaim),
+            volumes=of(core_v1.PersistentVolume),
             classes=of(StorageClass),
             nodes=nodes,
             csi_nodes=csi_nodes,

@@ -76,7 +76,6 @@ class AdmittedPods:
 
     def __init__(self) -> None:
         self._holdings: dict[str, _Holding] = {}
-        self.ports = HostPorts()
 
     def __iter__(self) -> Iterator[_Holding]:
         return iter(self._holdings.values())
@@ -92,7 +91,6 @@ class AdmittedPods:
             pod.uid, pod.spec.priority, pod.status.qos_class or "BestEffort", requests_of(pod), host_ports_of(pod)
         )
         self._holdings[pod.uid] = holding
-        self.ports.add(holding.ports, _ROW)
 
     def judge(self, pod: Pod, node: Node, is_active: Callable[[str], bool]) -> PodRejection | KubeletPreemption | None:
         """Admit the pod, or return why not. Before a rejection, pods that are not `is_active` are released."""
@@ -110,9 +108,7 @@ class AdmittedPods:
 
     def release(self, uid: str) -> None:
         """Undo `admit`."""
-        holding = self._holdings.pop(uid, None)
-        if holding is not None:
-            self.ports.remove(holding.ports, _ROW)
+        self._holdings.pop(uid, None)
 
 
 def admission(pod: Pod, node: Node, admitted: AdmittedPods) -> PodRejection | KubeletPreemption | None:
@@ -167,7 +163,10 @@ def _os_rejection(pod: Pod) -> PodRejection | None:
 def _failed_predicates(pod: Pod, node: Node, admitted: AdmittedPods) -> Iterator[PodRejection]:
     has_affinity = pod.required_node_affinity().matches(node.name, node.metadata.labels)
     is_meant = pod.spec.node_name in ("", node.name)
-    has_ports = not admitted.ports.is_in_conflict(host_ports_of(pod), _ROW)
+    ports = HostPorts()
+    for holding in admitted:
+        ports.add(holding.ports, _ROW)
+    has_ports = not ports.is_in_conflict(host_ports_of(pod), _ROW)
     is_tolerant = find_untolerated(node.spec.taints, pod.spec.tolerations, (NO_EXECUTE,)) is None
     for name, holds, told in (
         (NODE_AFFINITY, has_affinity, "node(s) didn't match Pod's node affinity/selector"),

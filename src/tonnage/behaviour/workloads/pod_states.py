@@ -27,11 +27,9 @@ import msgspec
 
 from tonnage import errors, quantity
 from tonnage.clock import Clock, exponential_s, remaining_s
-from tonnage.objects.apps_v1 import Deployment, ReplicaSet, StatefulSet
-from tonnage.objects.batch_v1 import Job
+from tonnage.objects import apps_v1, batch_v1, selectors
 from tonnage.objects.core_v1 import VOLUME_ATTACHMENT_LIMIT_EXCEEDED, VOLUME_NODE_AFFINITY, Pod, ReplicationController
 from tonnage.objects.meta import Condition, Key, Object, OwnerReference
-from tonnage.objects.selectors import InvalidSelector, selects
 from tonnage.objects.small_groups import PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus
 
 NUMBERED_NAME: Final = re.compile(r"(.*)-([0-9]+)")
@@ -265,7 +263,7 @@ def expected_pods(spec: PodDisruptionBudgetSpec, pods: Sequence[Pod], scale_of: 
     return ExpectedCounts(count, healthy, unmanaged)
 
 
-Sized = Deployment | ReplicaSet | StatefulSet | ReplicationController
+Sized = apps_v1.Deployment | apps_v1.ReplicaSet | apps_v1.StatefulSet | ReplicationController
 Find = Callable[[type[Object], Key], Object | None]
 """An object by its class and key, None if there is none."""
 
@@ -278,19 +276,19 @@ def workload_size(controller: OwnerReference, namespace: str, find: Find) -> tup
     if group != "apps":
         return None
     if controller.kind == "StatefulSet":
-        return _sized(find(StatefulSet, key), controller.uid)
+        return _sized(find(apps_v1.StatefulSet, key), controller.uid)
     if controller.kind != "ReplicaSet":
         return None
-    found = find(ReplicaSet, key)
+    found = find(apps_v1.ReplicaSet, key)
     above = found.metadata.controller if found is not None and found.uid == controller.uid else None
     if above is not None and above.kind == "Deployment":
-        return _sized(find(Deployment, f"{namespace}/{above.name}"), above.uid)
+        return _sized(find(apps_v1.Deployment, f"{namespace}/{above.name}"), above.uid)
     return _sized(found, controller.uid)
 
 
 def makers_of(objects: Iterable[Object]) -> dict[str, Object]:
     """By uid: the sets and jobs that a workload may have made."""
-    return {each.uid: each for each in objects if isinstance(each, ReplicaSet | Job)}
+    return {each.uid: each for each in objects if isinstance(each, apps_v1.ReplicaSet | batch_v1.Job)}
 
 
 def workload_of(pod: Pod, makers: Mapping[str, Object]) -> str:
@@ -418,6 +416,6 @@ def with_true_status(
 def guards(budget: PodDisruptionBudget, pod: Pod) -> bool:
     """True if a budget selects a pod of its namespace; an invalid selector selects none."""
     try:
-        return selects(budget.spec.selector, pod.metadata.labels)
-    except InvalidSelector:
+        return selectors.selects(budget.spec.selector, pod.metadata.labels)
+    except selectors.InvalidSelector:
         return False

@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from tonnage.behaviour.workloads.pod_states import scaled_value
-from tonnage.behaviour.workloads.templates import by_age, controller_ref, template_hash
+from tonnage.behaviour.workloads import pod_states, templates
 from tonnage.objects.apps_v1 import Deployment, ReplicaSet
 from tonnage.objects.codec import to_doc
 from tonnage.objects.document import Doc, copy, same
@@ -27,7 +26,7 @@ _MAX_NAME: Final = 253
 
 def replica_set_for(deployment: Deployment, replicas: int) -> Doc:
     """The set as its Deployment creates it, without the annotations that count revisions."""
-    name = template_hash(deployment.spec.template, deployment.status.collision_count)
+    name = templates.template_hash(deployment.spec.template, deployment.status.collision_count)
     template: Doc = copy(dict(deployment.spec.template))
     labels = template.setdefault("metadata", {}).setdefault("labels", {})
     labels[POD_TEMPLATE_HASH] = name
@@ -40,7 +39,7 @@ def replica_set_for(deployment: Deployment, replicas: int) -> Doc:
         "name": f"{deployment.name[: _MAX_NAME - 1 - len(name)]}-{name}",
         "namespace": deployment.namespace,
         "labels": dict(labels),
-        "ownerReferences": [to_doc(controller_ref(deployment))],
+        "ownerReferences": [to_doc(templates.controller_ref(deployment))],
     }
     return {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": metadata, "spec": spec}
 
@@ -63,8 +62,8 @@ def is_rolling(deployment: Deployment) -> bool:
 
 def fenceposts(max_surge: int | str, max_unavailable: int | str, replicas: int) -> tuple[int, int]:
     """(surge, unavailable) as counts: surge rounds up, unavailable down; both zero would be a standstill."""
-    surge = scaled_value(max_surge, replicas, round_up=True)
-    unavailable = scaled_value(max_unavailable, replicas, round_up=False)
+    surge = pod_states.scaled_value(max_surge, replicas, round_up=True)
+    unavailable = pod_states.scaled_value(max_unavailable, replicas, round_up=False)
     return surge, unavailable if surge or unavailable else 1
 
 
@@ -99,7 +98,7 @@ def same_template(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 def split(deployment: Deployment, sets: Iterable[ReplicaSet]) -> tuple[ReplicaSet | None, list[ReplicaSet]]:
     """The set with the Deployment's template, the oldest of several; and all others, oldest first."""
-    ordered = sorted(sets, key=by_age)
+    ordered = sorted(sets, key=templates.by_age)
     new = next((each for each in ordered if same_template(each.spec.template, deployment.spec.template)), None)
     return new, [replica_set for replica_set in ordered if replica_set is not new]
 
@@ -141,7 +140,7 @@ def shrink_old(deployment: Deployment, new: ReplicaSet, olds: Sequence[ReplicaSe
     removable = sum(sizes.values()) + new.spec.replicas - min_available - new_unavailable
     if removable <= 0:
         return {}
-    ordered = sorted(olds, key=by_age)
+    ordered = sorted(olds, key=templates.by_age)
     # First the useless: a set deletes its unready pods first.
     for replica_set in ordered:
         unhealthy = max(0, replica_set.spec.replicas - replica_set.status.available_replicas)
@@ -167,7 +166,7 @@ def scaled(deployment: Deployment, new: ReplicaSet | None, olds: Sequence[Replic
     sets = [*olds, new] if new is not None else list(olds)
     active = [replica_set for replica_set in sets if replica_set.spec.replicas > 0]
     if len(active) <= 1:
-        only = active[0] if active else new or max(olds, key=by_age, default=None)
+        only = active[0] if active else new or max(olds, key=templates.by_age, default=None)
         return {only.name: wanted} if only is not None else {}
     if new and new.spec.replicas == _noted(new, DESIRED_REPLICAS) == new.status.available_replicas == wanted:
         return {replica_set.name: 0 for replica_set in active if replica_set is not new}
@@ -179,7 +178,7 @@ def _in_proportion(deployment: Deployment, active: Sequence[ReplicaSet]) -> Size
     allowed = wanted + max_surge(deployment) if wanted > 0 else 0
     to_add = allowed - sum(replica_set.spec.replicas for replica_set in active)
     # The largest first; of equals, the newer grow first and the older shrink first.
-    ordered = sorted(sorted(active, key=by_age, reverse=to_add > 0), key=lambda each: -each.spec.replicas)
+    ordered = sorted(sorted(active, key=templates.by_age, reverse=to_add > 0), key=lambda each: -each.spec.replicas)
     sizes: Sizes = {}
     added = 0
     for replica_set in ordered:
@@ -281,7 +280,7 @@ def outdated(deployment: Deployment, olds: Sequence[ReplicaSet]) -> list[Replica
     alive = [replica_set for replica_set in olds if not replica_set.metadata.is_terminating]
     if limit == UNLIMITED or len(alive) <= limit:
         return []
-    ordered = sorted(alive, key=lambda each: (revision_of(each), by_age(each)))
+    ordered = sorted(alive, key=lambda each: (revision_of(each), templates.by_age(each)))
     return [
         replica_set
         for replica_set in ordered[: len(alive) - limit]

@@ -16,11 +16,10 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from tonnage import clock, logs
+from tonnage import clock, errors, logs
 from tonnage.behaviour.nodes import node_lifecycle_plan as plan
 from tonnage.client.cache import Indexer
 from tonnage.controllers.controller_context import ControllerContext, QueueController, node_of_pod
-from tonnage.errors import ApiError, Conflict, NotFound, TonnageError
 from tonnage.objects import meta, small_groups
 from tonnage.objects.core_v1 import Node, Pod, persistent_volume
 from tonnage.objects.document import Doc
@@ -76,7 +75,7 @@ class NodeLifecycleController(QueueController):
             try:
                 ready = await self._update_health(node)
                 found.append((node, ready))
-            except TonnageError as exc:
+            except errors.TonnageError as exc:
                 _log.warning("A node's health could not be written", node=node.name, error=exc.message)
             in_zone = is_ready[plan.zone_of(node)]
             if plan.EXCLUDED not in node.metadata.labels:
@@ -93,7 +92,7 @@ class NodeLifecycleController(QueueController):
         for node, ready in found:
             try:
                 await self._process_no_execute_taint(node, ready)
-            except TonnageError as exc:
+            except errors.TonnageError as exc:
                 _log.warning("A node's taints could not be written", node=node.name, error=exc.message)
 
     def _register(self, nodes: Iterable[Node]) -> None:
@@ -149,9 +148,9 @@ class NodeLifecycleController(QueueController):
             patch = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
             try:
                 await self._client.patch(Pod, pod.key, patch, patch_type="strategic", subresource="status")
-            except (NotFound, Conflict):
+            except (errors.NotFound, errors.Conflict):
                 continue  # the pod is gone, or another pod has its name
-            except ApiError as exc:  # one pod must not keep its node from being tainted
+            except errors.ApiError as exc:  # one pod must not keep its node from being tainted
                 _log.warning("A pod could not be marked as not ready", pod=pod.key, error=exc.message)
                 continue
             self._recorder.event(pod, "Warning", "NodeNotReady", "NodeNotReady", "Node is not ready")
@@ -191,7 +190,7 @@ class NodeLifecycleController(QueueController):
     async def _taint_lost_node(self, node: Node, key: str) -> None:
         try:
             await self._change_taints(node, lambda found, now: plan.with_no_execute(found, key, now))
-        except TonnageError as exc:
+        except errors.TonnageError as exc:
             _log.warning("A lost node could not be tainted; it is tried again", node=node.name, error=exc.message)
             return
         _log.info("Pods are evicted from a lost node", node=node.name, taint=key)
@@ -213,7 +212,7 @@ class NodeLifecycleController(QueueController):
             try:
                 await self._client.patch(Node, node.name, {"metadata": same, "spec": {"taints": wanted or None}})
                 return
-            except Conflict:
+            except errors.Conflict:
                 if not tries_left:
                     raise
 

@@ -20,13 +20,12 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final
 
-from tonnage import logs
+from tonnage import errors, logs
 from tonnage.behaviour.nodes.node_lifecycle_plan import Eviction, no_execute, plan
 from tonnage.client.cache import Indexer
 from tonnage.client.http import Client
 from tonnage.clock import Clock, rfc3339, within
 from tonnage.controllers.controller_context import ControllerContext, QueueController, node_of_pod
-from tonnage.errors import Conflict, Invalid, NotFound, RequestEntityTooLarge, TonnageError
 from tonnage.objects.core_v1 import Node, Pod, persistent_volume
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key, split_key
@@ -53,7 +52,7 @@ async def mark_disrupted(client: Client, pod: Pod, reason: str, message: str, *,
         patch = {"metadata": {"uid": pod.uid}, "status": status}
         try:
             await client.patch(Pod, pod.key, patch, patch_type="strategic", subresource="status")
-        except (RequestEntityTooLarge, Invalid) as exc:
+        except (errors.RequestEntityTooLarge, errors.Invalid) as exc:
             # The pod has no room for it, or its status is invalid for another reason: it is deleted all the same.
             _log.warning("A pod is not marked before it is deleted", pod=pod.key, error=exc.message)
 
@@ -116,7 +115,7 @@ class TaintEvictionController(QueueController):
                 return
             await mark_disrupted(self._client, latest, _REASON, _MESSAGE, clock=self._clock, failed=False)
             await self._client.delete(Pod, pod.key, uid=pod.uid)
-        except NotFound:
+        except errors.NotFound:
             return
 
     def _cancel(self, key: Key) -> None:
@@ -230,7 +229,7 @@ class PodGCController(QueueController):
     async def _is_gone(self, node: str) -> bool:
         try:
             return await self._client.find(Node, node) is None
-        except TonnageError as exc:
+        except errors.TonnageError as exc:
             _log.warning("A node could not be asked for", node=node, error=exc.message)
             return False
 
@@ -239,7 +238,7 @@ class PodGCController(QueueController):
         try:
             await mark_disrupted(self._client, pod, reason, message, clock=self._clock, failed=True)
             await self._client.delete(Pod, pod.key, uid=pod.uid, grace_s=0)
-        except (NotFound, Conflict):
+        except (errors.NotFound, errors.Conflict):
             return  # the pod is gone, or another pod has its name
-        except TonnageError as exc:
+        except errors.TonnageError as exc:
             _log.warning("A pod could not be deleted; it is tried again", pod=pod.key, error=exc.message)

@@ -36,7 +36,6 @@ MESSAGE_BYTES: Final = 1024
 _MOST_PAGES: Final = 10_000
 _ANNOUNCED_S: Final = 60.0
 """How long to wait for an announced attachment to appear; a request may take half of it."""
-_RECONCILE_SYNC_S: Final = 60.0
 _WORKERS: Final = 10
 _MAX_RETRY_S: Final = 300.0
 _TRIES: Final = 4
@@ -138,12 +137,20 @@ async def published_nodes(driver: client.CsiClient) -> dict[str, set[str]]:
 class Attacher(controller_context.QueueController):
     """Attaches and detaches the volumes of one driver until cancelled.
 
-    Every minute the driver is asked where its volumes are, and attachments that differ are redone.
+    Every `reconcile_sync_s` the driver is asked where its volumes are, and attachments that differ are redone.
     """
 
-    def __init__(self, context: controller_context.ControllerContext, *, driver: client.CsiClient) -> None:
+    def __init__(
+        self,
+        context: controller_context.ControllerContext,
+        *,
+        driver: client.CsiClient,
+        retry_first_s: float = 1.0,
+        reconcile_sync_s: float = 60.0,
+    ) -> None:
         super().__init__(context)
         self._driver = driver
+        self._reconcile_sync_s = reconcile_sync_s
         self._driver_info = driver_capabilities.DriverInfo("")
         self.volume_finalizer = ""
         self._volumes = context.informers.of(PersistentVolume)
@@ -158,7 +165,7 @@ class Attacher(controller_context.QueueController):
         self._force_sync: set[Key] = set()
         """Attachments to redo whatever their status says, because the driver reports another state."""
         self._queue = self._add_queue(
-            "attacher", self.reconcile, workers=_WORKERS, first_retry_s=1.0, max_retry_s=_MAX_RETRY_S
+            "attacher", self.reconcile, workers=_WORKERS, first_retry_s=retry_first_s, max_retry_s=_MAX_RETRY_S
         )
         volume_queue = self._add_queue("attacher-volumes", self.reconcile_volume)
         self._attachments.add_handlers(
@@ -183,7 +190,7 @@ class Attacher(controller_context.QueueController):
         _log.info("Driver found", driver=name, attaches=can.publish_unpublish_volume)
         if can.publish_unpublish_volume:
             self._attachers_here[name] = controller_context.AttacherHere(self.volume_finalizer, self.finalizers)
-        if can.list_volumes_published_nodes:
+        if can.list_volumes_published_nodes and self._reconcile_sync_s > 0:
             self._loops.append(self._resync)
         try:
             await super().run()
@@ -367,7 +374,7 @@ class Attacher(controller_context.QueueController):
     async def _resync(self) -> None:
         """Periodically redo attachments whose status differs from what the driver reports."""
         while True:
-            await self._clock.sleep(_RECONCILE_SYNC_S)
+            await self._clock.sleep(self._reconcile_sync_s)
             try:
                 found = await published_nodes(self._driver)
             except CsiError as exc:

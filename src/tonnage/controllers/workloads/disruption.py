@@ -15,11 +15,10 @@ from tonnage.behaviour.workloads import pod_states
 from tonnage.client.cache import Cache, Indexer
 from tonnage.controllers.controller_context import ControllerContext, QueueController, namespace_of
 from tonnage.controllers.workloads.workload_controller import replacing
+from tonnage.objects import core_v1, selectors
 from tonnage.objects.apps_v1 import Deployment, ReplicaSet, StatefulSet
-from tonnage.objects.core_v1 import Pod, ReplicationController
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key, Object, OwnerReference
-from tonnage.objects.selectors import InvalidSelector, selects
 from tonnage.objects.small_groups import PodDisruptionBudget, PodDisruptionBudgetStatus
 
 _log = logs.logger("tonnage.controllers.workloads.disruption")
@@ -30,23 +29,23 @@ class DisruptionController(QueueController):
         super().__init__(context)
         informers = context.informers
         self._budgets = informers.of(PodDisruptionBudget)
-        self._pods = informers.of(Pod)
+        self._pods = informers.of(core_v1.Pod)
         self._budgets_in = Indexer(self._budgets, namespace_of)
         self._pods_in = Indexer(self._pods, namespace_of)
         self._sizes: dict[type[Object], Cache[Any]] = {
-            kind: informers.of(kind) for kind in (ReplicaSet, Deployment, StatefulSet, ReplicationController)
+            kind: informers.of(kind) for kind in (ReplicaSet, Deployment, StatefulSet, core_v1.ReplicationController)
         }
         self._reconciler = self._add_queue("disruption", self._reconcile, workers=2)
         self._stale = self._add_queue("stale-disruption", self._reset_stale_condition, workers=1)
         self._reconciler.follow(self._budgets)
         self._pods.add_handlers(on_add=self._pod_changed, on_update=self._pod_updated, on_delete=self._pod_changed)
 
-    def _pod_updated(self, old: Pod, new: Pod) -> None:
+    def _pod_updated(self, old: core_v1.Pod, new: core_v1.Pod) -> None:
         if old.metadata.labels != new.metadata.labels:
             self._pod_changed(old)
         self._pod_changed(new)
 
-    def _pod_changed(self, pod: Pod) -> None:
+    def _pod_changed(self, pod: core_v1.Pod) -> None:
         budgets = [budget for budget in self._budgets_in(pod.namespace) if pod_states.guards(budget, pod)]
         if len(budgets) > 1:
             note = (
@@ -66,11 +65,11 @@ class DisruptionController(QueueController):
         now = self._clock.now()
         try:
             there = self._pods_in(budget.namespace)
-            pods = [pod for pod in there if selects(budget.spec.selector, pod.metadata.labels)]
+            pods = [pod for pod in there if selectors.selects(budget.spec.selector, pod.metadata.labels)]
             if not pods:
                 self._recorder.event(budget, "Normal", "NoPods", "Count", "No matching pods found")
             wanted = pod_states.expected_pods(budget.spec, pods, self._scale_of)
-        except (pod_states.NoController, ValueError, InvalidSelector) as exc:
+        except (pod_states.NoController, ValueError, selectors.InvalidSelector) as exc:
             note = f"Failed to calculate the number of expected pods: {exc}"
             self._recorder.event(budget, "Warning", "CalculateExpectedPodCountFailed", "Count", note)
             await self._write(budget, pod_states.failed_status(budget, str(exc), now))
@@ -131,6 +130,6 @@ class DisruptionController(QueueController):
             "metadata": {"uid": pod.uid, "resourceVersion": pod.metadata.resource_version},
             "status": {"conditions": [{**taken_back, "lastTransitionTime": clock.rfc3339(self._clock.now())}]},
         }
-        await self._client.patch(Pod, pod.key, patch, patch_type="strategic", subresource="status")
+        await self._client.patch(core_v1.Pod, pod.key, patch, patch_type="strategic", subresource="status")
         _log.info("A pod that was to be disrupted was not", pod=key)
         return None

@@ -26,7 +26,6 @@ from tonnage.errors import TonnageError
 from tonnage.node.context import NodeContext, NodePart
 from tonnage.node.drivers import Drivers, InstalledDriver
 from tonnage.node.mounts import mount_paths
-from tonnage.node.mounts.mount_paths import MountPaths, MountRecord
 from tonnage.node.mounts.mount_plan import VolumeToMount
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod, Secret
 from tonnage.objects.core_v1.persistent_volume import (
@@ -91,10 +90,10 @@ class Mounter(NodePart):
 
     def __init__(self, context: NodeContext, drivers: Drivers) -> None:
         super().__init__(context)
-        self.paths = MountPaths(self._settings.folder(self._node))
+        self.paths = mount_paths.MountPaths(self._settings.folder(self._node))
         self._drivers = drivers
-        self._staged: dict[str, MountRecord] = {}
-        self._published: dict[tuple[str, str], MountRecord] = {}
+        self._staged: dict[str, mount_paths.MountRecord] = {}
+        self._published: dict[tuple[str, str], mount_paths.MountRecord] = {}
         self._checked: set[object] = set()  # keys of both that this process mounted itself
         self._locks = keyed.KeyedLocks()
 
@@ -113,7 +112,7 @@ class Mounter(NodePart):
         """The uids of pods that have a published volume."""
         return {uid for uid, _ in self._published}
 
-    def of_pod(self, uid: str) -> list[MountRecord]:
+    def of_pod(self, uid: str) -> list[mount_paths.MountRecord]:
         return [record for (owner, _), record in self._published.items() if owner == uid]
 
     def recorded(self, uid: str) -> set[str]:
@@ -244,13 +243,13 @@ class Mounter(NodePart):
             )
         )
 
-    def _staging_path(self, record: MountRecord, can: NodeCapabilities) -> str:
+    def _staging_path(self, record: mount_paths.MountRecord, can: NodeCapabilities) -> str:
         """The volume's staging path; empty for a volume that is never staged."""
         return str(self.paths.staging(record)) if can.stage_unstage_volume and not record.is_inline else ""
 
     # -- down ---------------------------------------------------------------------------------------------------------
 
-    async def unpublish(self, record: MountRecord) -> None:
+    async def unpublish(self, record: mount_paths.MountRecord) -> None:
         """Unpublish a volume for one pod. Raises TonnageError; then the record stays."""
         async with self._locks.hold(record.volume_id):
             key = (record.pod_uid, record.name)
@@ -303,7 +302,7 @@ class Mounter(NodePart):
         except TonnageError as exc:
             raise TonnageError(f"fetching secret {reference.namespace}/{reference.name} failed: {exc}") from exc
 
-    async def _save(self, path: Path, record: MountRecord) -> None:
+    async def _save(self, path: Path, record: mount_paths.MountRecord) -> None:
         """Write a record in a thread: a slow disk must not block other pods and nodes."""
         attachment = attachment_name(record.handle, record.driver, self._node) if record.is_attachable else ""
         try:

@@ -17,10 +17,9 @@ from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from tonnage import clock, logs
+from tonnage import clock, errors, logs
 from tonnage.behaviour.nodes import kubelet_admission
 from tonnage.behaviour.nodes.kubelet_admission import KubeletPreemption, PodRejection
-from tonnage.errors import Invalid, NotFound, RequestEntityTooLarge
 from tonnage.node import drivers, node_objects
 from tonnage.node.context import NodeContext, NodePart
 from tonnage.node.mounts.mount_plan import plan_mounts
@@ -94,7 +93,7 @@ class PodWorker(NodePart):
 
     async def report_in_use(self) -> None:
         """Write the volumes that must not be detached into the Node."""
-        with suppress(NotFound):  # without a Node nothing can be detached
+        with suppress(errors.NotFound):  # without a Node nothing can be detached
             await self._pod_mounter.report_in_use()
 
     # -- admission: the rules are in `behaviour.nodes.kubelet_admission` ----------------------------------------------
@@ -106,7 +105,8 @@ class PodWorker(NodePart):
         """
         active = [pod for pod in self._pods.on_node(self._node) if not pod.is_terminal]
         node = self._node_object()
-        for pod in sorted(active, key=_order):
+        active.sort(key=lambda pod: (pod.status.start_time is None, pod.metadata.creation_timestamp or _EPOCH, pod.key))
+        for pod in active:
             if not pod.metadata.is_terminating:
                 self._judge(pod, node)
             elif pod.status.start_time is not None:
@@ -116,7 +116,7 @@ class PodWorker(NodePart):
         """None if the pod is or was admitted. Raises TonnageError."""
         verdict = self._judge(pod, self._node_object())
         if isinstance(verdict, PodRejection) and verdict.reason == kubelet_admission.NODE_AFFINITY:
-            with suppress(NotFound):  # the scheduler may have seen labels that our watch has not shown yet
+            with suppress(errors.NotFound):  # the scheduler may have seen labels that our watch has not shown yet
                 verdict = self._judge(pod, await self._client.get(Node, self._node))
         return verdict
 
@@ -288,7 +288,7 @@ class PodWorker(NodePart):
             try:
                 written = await self._client.patch(Pod, pod.key, attempt, patch_type="strategic", subresource="status")
                 return self._pods.note(written)
-            except RequestEntityTooLarge as exc:
+            except errors.RequestEntityTooLarge as exc:
                 failure = exc
                 self._without_room.add(pod.uid)
         raise failure
@@ -304,12 +304,12 @@ class PodWorker(NodePart):
                 self._recorder.event(pod, "Normal", "Killing", "Stopping", f"Stopping container {container.name}")
             try:
                 await self._write(pod, patch)
-            except (RequestEntityTooLarge, Invalid) as exc:  # the status is about to go with the pod
+            except (errors.RequestEntityTooLarge, errors.Invalid) as exc:  # the status is about to go with the pod
                 _log.warning("A pod ends without a last status", pod=pod.key, node=self._node, error=exc.message)
         await self._unmount_pod(pod.uid)
         if pod.metadata.finalizers and pod.metadata.deletion_grace_period_seconds == 0:
             return  # our part is done; others still have finalizers
-        with suppress(NotFound):
+        with suppress(errors.NotFound):
             await self._client.delete(Pod, pod.key, uid=pod.uid, grace_s=0)
 
     async def _unmount_pod(self, uid: str) -> None:
@@ -349,7 +349,3 @@ class PodWorker(NodePart):
             if not pod.is_terminal and not pod.metadata.is_terminating
             for to_mount in plan_mounts(pod, self._lookup).volumes_to_mount
         )
-
-
-def _order(pod: Pod) -> tuple[bool, datetime, str]:
-    return pod.status.start_time is None, pod.metadata.creation_timestamp or _EPOCH, pod.key

@@ -21,6 +21,7 @@ A size in doubt is finished before another is begun. Mirrors external-resizer's 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
@@ -194,8 +195,8 @@ class BoundClaimController(ProvisionerPart):
         self._newest = MutationCache(self._claims, clock=context.clock)
         self._newest_volumes = MutationCache(self._volumes, clock=context.clock)
 
-    def _find(self, key: Key) -> tuple[PersistentVolumeClaim, PersistentVolume] | None:
-        """A claim and its volume, as we wrote them if caches lag behind; None if they are not ours."""
+    async def reconcile(self, key: Key) -> float | None:
+        """Look at a claim and its volume, as we wrote them if caches lag behind, if they are ours."""
         claim = self._newest.get(key)
         volume = self._newest_volumes.get(claim.spec.volume_name) if claim is not None else None
         source = volume.spec.csi if volume is not None else None
@@ -209,7 +210,11 @@ class BoundClaimController(ProvisionerPart):
         ):
             self._forget(key)
             return None
-        return claim, volume
+        return await self._look_at(claim, volume)
+
+    @abstractmethod
+    async def _look_at(self, claim: PersistentVolumeClaim, volume: PersistentVolume) -> float | None:
+        """Do what the claim asks for; returns the pause before the next look, if there is one."""
 
     def _pause_after(self, key: Key, attempt: Hashable, failure: errors.TonnageError) -> float:
         """The pause before the next attempt; infeasible requests are retried rarely."""
@@ -247,11 +252,8 @@ class ExpansionController(BoundClaimController):
         self.work.follow(self._claims)
         self.work.follow(self._volumes, lambda volume: (volume.spec.claim_ref.key,) if volume.spec.claim_ref else ())
 
-    async def reconcile(self, key: Key) -> float | None:
-        found = self._find(key)
-        if found is None:
-            return None
-        claim, volume = found
+    async def _look_at(self, claim: PersistentVolumeClaim, volume: PersistentVolume) -> float | None:
+        key = claim.key
         if is_node_done(claim, volume):
             version = volume.metadata.resource_version
             metadata = {"resourceVersion": version, "annotations": {PRE_RESIZE_CAPACITY: None}}
@@ -370,11 +372,8 @@ class ModificationController(BoundClaimController):
         self.work = context.queue("modification", self.reconcile)
         self.work.follow(self._claims)
 
-    async def reconcile(self, key: Key) -> float | None:
-        found = self._find(key)
-        if found is None:
-            return None
-        claim, volume = found
+    async def _look_at(self, claim: PersistentVolumeClaim, volume: PersistentVolume) -> float | None:
+        key = claim.key
         target = target_class(claim, was_refused=key in self._refused)
         if not target:
             self._forget(key)
