@@ -18,7 +18,7 @@ from tonnage.driver.core import StatusError, failed_precondition, invalid_argume
 from tonnage.driver.driver import Driver
 from tonnage.driver.messages import required
 from tonnage.driver.state import contents
-from tonnage.driver.state.records import Publication, Target, VolumeOrigin, VolumeRecord
+from tonnage.driver.state.records import Publication, Target, VolumeOrigin, VolumeRecord, volume_id_of
 from tonnage.driver.volumes import create_delete, parameters, publish
 
 _MOST_BYTES: Final = (1 << 63) - 1
@@ -53,20 +53,19 @@ class ControllerService(rpc.ControllerServicer):
         required(request.name, "name")
         required(request.volume_capabilities, "volume_capabilities")
         mutable = parameters.read_mutable_parameters(request.mutable_parameters)
-        record = await create_delete.create_volume(
-            self._core,
-            create_delete.VolumeRequest(
-                name=request.name,
-                nodes=self._nodes,
-                access_type=messages.common_access_type(request.volume_capabilities),
-                required_bytes=request.capacity_range.required_bytes,
-                limit_bytes=request.capacity_range.limit_bytes,
-                parameters=dict(request.parameters),
-                mutable_parameters=mutable,
-                source=_source(request),
-                requirement=request.accessibility_requirements,
-            ),
+        wanted = VolumeRecord(
+            volume_id=volume_id_of(request.name),
+            name=request.name,
+            access_type=messages.common_access_type(request.volume_capabilities),
+            parameters=parameters.driver_parameters(request.parameters),
+            mutable_parameters=mutable,
+            source=_source(request),
+            order=0,
+            node="",
+            pool=0,
+            capacity_bytes=0,
         )
+        record = await create_delete.create_volume(self._core, wanted, request, self._nodes)
         return csi.CreateVolumeResponse(volume=messages.volume_response(record))
 
     async def DeleteVolume(self, request: csi.DeleteVolumeRequest, context: object) -> None:

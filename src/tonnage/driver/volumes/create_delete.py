@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -25,11 +24,10 @@ from tonnage.driver.core import (
 )
 from tonnage.driver.node_pools import PoolId
 from tonnage.driver.state import contents, records
-from tonnage.driver.state.records import AccessType, SnapshotRecord, VolumeOrigin, VolumeRecord
+from tonnage.driver.state.records import SnapshotRecord, VolumeRecord
 from tonnage.driver.volumes import publish
 from tonnage.driver.volumes.parameters import (
     admits,
-    driver_parameters,
     groups_within,
     in_words,
     lies_within,
@@ -39,63 +37,44 @@ from tonnage.driver.volumes.parameters import (
 from tonnage.objects.size_rules import taken_by, volume_size
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VolumeRequest:
-    """A requested volume. `nodes` are the nodes of the service that got the request."""
+async def create_volume(
+    core: Core, wanted: VolumeRecord, request: csi.CreateVolumeRequest, nodes: Sequence[str]
+) -> VolumeRecord:
+    """The volume of this name, created if there is none. Raises StatusError as CreateVolume does.
 
-    name: str
-    nodes: Sequence[str]
-    access_type: AccessType = "mount"
-    required_bytes: int = 0
-    limit_bytes: int = 0
-    parameters: dict[str, str] = field(default_factory=dict)
-    mutable_parameters: dict[str, str] = field(default_factory=dict)
-    source: VolumeOrigin | None = None
-    requirement: csi.TopologyRequirement = field(default_factory=csi.TopologyRequirement)
-
-
-async def create_volume(core: Core, wanted: VolumeRequest) -> VolumeRecord:
-    """The volume of this name, created if there is none. Raises StatusError as CreateVolume does."""
-    volume_id = records.volume_id_of(wanted.name)
-    async with core.locks.hold(volume_id, *([wanted.source.id] if wanted.source else [])):
-        known = core.allocations.volumes.get(volume_id)
+    `wanted` has no place and size yet. `nodes` are the nodes of the service that got the request.
+    """
+    limits = request.capacity_range
+    async with core.locks.hold(wanted.id, *([wanted.source.id] if wanted.source else [])):
+        known = core.allocations.volumes.get(wanted.id)
         if known is not None:
-            return await _on_wanted_node(core, known, wanted)
+            return await _on_wanted_node(core, known, wanted, request, nodes)
         source = _source(core, wanted)
         at_least_bytes = source.capacity_bytes if source else 0
         rules = read_parameters(wanted.parameters).sizes
-        asked_bytes = volume_size(rules, wanted.required_bytes, is_block=wanted.access_type == "block")
-        size = volume_bytes(asked_bytes, wanted.limit_bytes, at_least_bytes=at_least_bytes)
+        asked_bytes = volume_size(rules, limits.required_bytes, is_block=wanted.access_type == "block")
+        size = volume_bytes(asked_bytes, limits.limit_bytes, at_least_bytes=at_least_bytes)
         taken_bytes = taken_by(rules, size)
-        place = _place(core, wanted, taken_bytes)
-        record = VolumeRecord(
-            volume_id=volume_id,
-            name=wanted.name,
-            order=core.allocations.next_order(),
-            node=place.node,
-            pool=place.pool,
-            capacity_bytes=size,
-            taken_bytes=taken_bytes,
-            access_type=wanted.access_type,
-            parameters=driver_parameters(wanted.parameters),
-            mutable_parameters=wanted.mutable_parameters,
-            source=wanted.source,
-        )
+        place = _place(core, wanted, taken_bytes, request.accessibility_requirements, nodes)
+        made = msgspec.structs.replace(wanted, order=core.allocations.next_order(), node=place.node, pool=place.pool)
+        record = msgspec.structs.replace(made, capacity_bytes=size, taken_bytes=taken_bytes)
         with core.allocations.reserving_bytes(place, taken_bytes):
             await core.add(record, core.folder.contents_of(source) if source else None)
         return record
 
 
-async def _on_wanted_node(core: Core, known: VolumeRecord, wanted: VolumeRequest) -> VolumeRecord:
+async def _on_wanted_node(
+    core: Core, known: VolumeRecord, wanted: VolumeRecord, request: csi.CreateVolumeRequest, nodes: Sequence[str]
+) -> VolumeRecord:
     """The volume that exists for this name. Raises StatusError with ALREADY_EXISTS if it differs.
 
     A volume that only lies elsewhere is moved to where it is wanted: its provisioner died before it got the answer,
     and nobody knows of it. A volume that is used, or may not leave its node, is refused.
     """
-    differs = _difference(known, wanted)
-    is_elsewhere = known.node not in wanted.nodes or not admits(wanted.requirement, known.node)
+    differs, requirement = _difference(known, wanted, request.capacity_range), request.accessibility_requirements
+    is_elsewhere = known.node not in nodes or not admits(requirement, known.node)
     if differs is None and is_elsewhere and not core.users_of(known) and publish.may_leave(core, known.node):
-        return await publish.ensure_on(core, known, _place(core, wanted, known.size_bytes).node)
+        return await publish.ensure_on(core, known, _place(core, wanted, known.size_bytes, requirement, nodes).node)
     if differs is None and is_elsewhere:
         differs = f"it lives on {known.node}"
     if differs is not None:
@@ -156,10 +135,12 @@ async def modify_volume(core: Core, volume_id: str, parameters: dict[str, str]) 
         return record
 
 
-def _place(core: Core, wanted: VolumeRequest, size_bytes: int) -> PoolId:
+def _place(
+    core: Core, wanted: VolumeRecord, size_bytes: int, requirement: csi.TopologyRequirement, nodes: Sequence[str]
+) -> PoolId:
     """A pool that fits, by preference, then by policy. Raises StatusError with RESOURCE_EXHAUSTED."""
     parameters = read_parameters(wanted.parameters)
-    groups = groups_within(wanted.requirement, wanted.nodes)
+    groups = groups_within(requirement, nodes)
     if not groups:
         raise resource_exhausted("no node of this driver lies within the accessibility requirements")
     for group in groups:
@@ -187,7 +168,7 @@ def _require_more(core: Core, record: VolumeRecord, size_bytes: int, more_bytes:
         )
 
 
-def _source(core: Core, wanted: VolumeRequest) -> VolumeRecord | SnapshotRecord | None:
+def _source(core: Core, wanted: VolumeRecord) -> VolumeRecord | SnapshotRecord | None:
     """The source of a new volume. Raises StatusError: NOT_FOUND, or INVALID_ARGUMENT for another access type."""
     source, allocations = wanted.source, core.allocations
     if source is None:
@@ -202,13 +183,13 @@ def _source(core: Core, wanted: VolumeRequest) -> VolumeRecord | SnapshotRecord 
     return found
 
 
-def _difference(known: VolumeRecord, wanted: VolumeRequest) -> str | None:
+def _difference(known: VolumeRecord, wanted: VolumeRecord, limits: csi.CapacityRange) -> str | None:
     """How the existing volume of this name differs from the request, apart from its place; None if it does not."""
-    if not lies_within(known.capacity_bytes, wanted.required_bytes, wanted.limit_bytes):
+    if not lies_within(known.capacity_bytes, limits.required_bytes, limits.limit_bytes):
         return f"it has {in_words(known.capacity_bytes)}"
     if known.access_type != wanted.access_type:
         return f"it is a {known.access_type} volume"
-    if known.parameters != driver_parameters(wanted.parameters):
+    if known.parameters != wanted.parameters:
         return "it was made with other parameters"
     return "it was made from another source" if known.source != wanted.source else None
 
