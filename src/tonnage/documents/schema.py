@@ -123,7 +123,7 @@ class Condition(NamedTuple):
     words: tuple[str, ...]
 
     def holds(self, doc: Doc) -> bool:
-        value = dig(doc, *self.field.split("."))
+        value = dig(doc, *self.field.split(".")) if "." in self.field else doc.get(self.field)
         if self.sign in ("", "!"):
             return (value is None) is (self.sign == "!")
         if self.sign in ("=", "!="):

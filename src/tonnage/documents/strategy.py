@@ -398,7 +398,7 @@ def _crossing(rule: CrossFieldRule, struct: Struct) -> rules.OfWhole:
             return [] if value is None else made(value, at)
         sentence, shown = (text.format_map(defaultdict(str, doc)) if "{" in text else text for text in (told, argument))
         if word == "invalid":
-            return [invalid(at, shown or value, sentence)]
+            return [invalid(at, shown if argument else value, sentence)]
         return [(required if word == "required" else forbidden)(at, sentence)]
 
     return rules.OfWhole(judge)

@@ -110,15 +110,9 @@ class ServiceStrategy(Strategy):
 
 
 def _validate_ingress(ingress: Doc, path: str, kept: Set[str]) -> Errors:
-    address, mode = ingress.get("ip", ""), ingress.get("ipMode")
+    address = ingress.get("ip", "")
     errors = rules.validate_ip(address, f"{path}.ip", kept) if address else []
-    if address and mode is None:
-        errors.append(required(f"{path}.ipMode", "must be specified when `ip` is set"))
-    elif not address and mode is not None:
-        errors.append(forbidden(f"{path}.ipMode", "may not be specified when `ip` is not set"))
-    else:
-        errors += _INGRESS(ingress, path, "ipMode")
-    return errors + _INGRESS(ingress, path, "hostname")
+    return errors + _INGRESS(ingress, path)
 
 
 def _drop_untouched(spec: Doc, was: Doc, fields: tuple[str, ...]) -> None:

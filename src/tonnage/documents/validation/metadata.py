@@ -209,17 +209,16 @@ def _validate_node_field(requirement: Doc, path: str) -> Errors:
     return errors + rules.each(rules.named(names.dns_subdomain))(values, f"{path}.values")
 
 
+_TOPOLOGY_LABEL = TypeRules("core.TopologySelectorLabelRequirement")
+
+
 def validate_topology_selector_term(term: Doc, path: str) -> Wrong:
     """Mirrors ValidateTopologySelectorTerm: unique keys, each with values, unique values."""
     unique_key = rules.unique()
     for idx, requirement in enumerate(term.get("matchLabelExpressions", [])):
         at = f"{path}.matchLabelExpressions[{idx}]"
-        key, values = requirement.get("key", ""), requirement.get("values", [])
-        if not values:
-            yield required(f"{at}.values")
-        yield from rules.each(rules.unique())(values, f"{at}.values")
-        yield from rules.validate_label_name(key, f"{at}.key")
-        yield from unique_key(key, f"{at}.key")
+        yield from _TOPOLOGY_LABEL(requirement, at)
+        yield from unique_key(requirement.get("key", ""), f"{at}.key")
 
 
 def affinity_terms(pod_spec: Doc) -> Iterator[Doc]:

@@ -181,9 +181,6 @@ def _validate_data_sources(spec: Doc, path: str, allow_any_api_group: bool) -> W
 def _validate_data_source(source: Doc, path: str, *, allow_any_api_group: bool) -> Errors:
     errors = _REFERENCE(source, path, "name", "kind")
     group = source.get("apiGroup", "")
-    if not group and source.get("kind") != "PersistentVolumeClaim":
-        told = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
-        errors.append(invalid(path, source.get("kind", ""), told))
     if group and not allow_any_api_group:
         errors += rules.sentences(f"{path}.apiGroup", group, names.dns_subdomain(group))
     return errors + _REFERENCE(source, path, "namespace")

@@ -26,9 +26,7 @@ from tonnage.objects.texts.cron_schedule import InvalidSchedule, is_zone, parse_
 
 CONTROLLER_UID, JOB_NAME = "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name"
 OLD_CONTROLLER_UID, OLD_JOB_NAME = "controller-uid", "job-name"
-_MOST_PARALLEL = _MANY_TO_COUNT = _MOST_FAILED = 100_000
-_MOST_OF_MANY = 10_000
-"""Limit of parallelism and maxFailedIndexes for over 100,000 completions with a backoffLimitPerIndex."""
+_MANY_TO_COUNT, _MOST_OF_MANY = 100_000, 10_000
 _MANAGED_BY_MAX = 63
 
 
