@@ -33,7 +33,6 @@ from tonnage.scheduling.framework import (
     FilterPlugin,
     Judgement,
     Narrowing,
-    Plugin,
     PluginTimes,
     PreFilterPlugin,
     PreScorePlugin,
@@ -139,7 +138,9 @@ class Decider:
             return Decision(cycle, diagnosis=Diagnosis(cluster, refusal=refusal))
         narrowed = self._pre_filter(cycle)
         if isinstance(narrowed, Status):
-            return _refused(cycle, narrowed)
+            if narrowed.code is Code.ERROR:
+                return Decision(cycle, error=narrowed)
+            return Decision(cycle, diagnosis=Diagnosis(cluster, refusal=narrowed))
         wanted = cluster.row_of.get(pod.pod.status.nominated_node_name, -1)
         last = [cluster.row_of[name] for name in passed_over if name in cluster.row_of] if passed_over else ()
         if wanted >= 0 and wanted not in last and self._fits(cycle, wanted, held.get(wanted, ())):
@@ -206,10 +207,8 @@ class Decider:
                 cycle.skip_filter.add(plugin.name)
             elif answer.code is Code.UNSCHEDULABLE:
                 refusal = Status(answer.code, answer.reasons, plugin.name)
-            elif answer.code is Code.ERROR:
-                return _failure("PreFilter", plugin, answer)
             elif not answer.is_success:
-                return Status(answer.code, answer.reasons, plugin.name)
+                return plugin_status("PreFilter", plugin.name, answer)
         return narrowed if refusal is None else refusal
 
     def _diagnose(
@@ -346,7 +345,7 @@ class Decider:
             if answer.code is Code.SKIP:
                 cycle.skip_score.add(plugin.name)
             elif not answer.is_success:
-                return _failure("PreScore", plugin, answer)
+                return plugin_status("PreScore", plugin.name, Status(Code.ERROR, answer.reasons))
         return None
 
 
@@ -389,11 +388,8 @@ def _preferred(
     return preferred
 
 
-def _failure(point: str, plugin: Plugin, status: Status) -> Status:
-    return Status(Code.ERROR, (f'running {point} plugin "{plugin.name}": {status.message}',), plugin.name)
-
-
-def _refused(cycle: Cycle, status: Status) -> Decision:
+def plugin_status(point: str, plugin: str, status: Status) -> Status:
+    """A plugin's status with its name; an error also names the extension point."""
     if status.code is Code.ERROR:
-        return Decision(cycle, error=status)
-    return Decision(cycle, diagnosis=Diagnosis(cycle.cluster, refusal=status))
+        return Status(Code.ERROR, (f'running {point} plugin "{plugin}": {status.message}',), plugin)
+    return Status(status.code, status.reasons, plugin)

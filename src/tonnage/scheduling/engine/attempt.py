@@ -20,7 +20,7 @@ from tonnage.scheduling.cluster.cluster import Cluster, place
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.answers import Diagnosis
 from tonnage.scheduling.decision.explain import Explanation, PreemptionAnswer
-from tonnage.scheduling.decision.scheduling_cycle import Decider, Decision
+from tonnage.scheduling.decision.scheduling_cycle import Decider, Decision, plugin_status
 from tonnage.scheduling.engine.profiles import Assembled
 from tonnage.scheduling.framework import (
     SUCCESS,
@@ -184,13 +184,6 @@ def note_failure(plugin: Plugin, point: str) -> None:
     """Count an attempt that ended because VolumeBinding failed at Reserve or PreBind."""
     if isinstance(plugin, VolumeBinding):
         plugin.failed(point)
-
-
-def plugin_status(point: str, plugin: str, status: Status) -> Status:
-    """A plugin's status with its name; an error also names the extension point."""
-    if status.code is Code.ERROR:
-        return Status(Code.ERROR, (f'running {point} plugin "{plugin}": {status.message}',), plugin)
-    return Status(status.code, status.reasons, plugin)
 
 
 CONFIRMED_WITHIN_S: Final = 5.0

@@ -32,20 +32,7 @@ from tonnage.scheduling.cluster.pod_matching import Labels
 from tonnage.scheduling.configuration.plugin_args import InterPodAffinityArgs
 from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.events import SKIP as QUEUE_SKIP
-from tonnage.scheduling.spread.residents import (
-    MAX_TERMS,
-    NO_TERMS,
-    CarriedTerms,
-    Floats,
-    Residents,
-    RowCounts,
-    RowNumbers,
-    Term,
-    Terms,
-    terms_asked,
-    terms_in,
-    terms_of,
-)
+from tonnage.scheduling.spread import residents
 
 _NO_LABELS: Final[Labels] = {}
 _NEAR, _APART, _RESIDENTS = 1, 2, 4  # bits of a judgement, in the order of `reasons`
@@ -78,27 +65,29 @@ class InterPodAffinity(
         """Its terms, and what the terms of other pods can match."""
         affinity = pod.pod.spec.affinity
         terms = (
-            (fingerprint(affinity.pod_affinity), fingerprint(affinity.pod_anti_affinity)) if terms_in(pod.pod) else ()
+            (fingerprint(affinity.pod_affinity), fingerprint(affinity.pod_anti_affinity))
+            if residents.terms_in(pod.pod)
+            else ()
         )
         return pod.namespace, tuple(sorted(pod.labels.items())), terms
 
     def needs(self, pod: PodInfo, cluster: Cluster) -> Mapping[Hashable, int] | None:
         """A pod with a label that one of its affinity terms requires; None if it also has anti-affinity terms."""
-        if not 0 < terms_in(pod.pod) <= MAX_TERMS:
+        if not 0 < residents.terms_in(pod.pod) <= residents.MAX_TERMS:
             return None
-        terms = terms_asked(pod)
+        terms = residents.terms_asked(pod)
         if terms.errors or terms.apart:
             return None
         for term in terms.near:
             for requirement in term.matcher.requirements:
-                if requirement.operator == "In" and len(requirement.values) <= MAX_TERMS:
+                if requirement.operator == "In" and len(requirement.values) <= residents.MAX_TERMS:
                     return {(requirement.key, value): 1 for value in requirement.values}
         return None
 
     def offer(self, cluster: Cluster, event: ClusterEvent, old: Any, new: Any) -> Mapping[Hashable, int] | None:
         """The labels of a pod that came, changed or went; None if it had anti-affinity: its going may help any pod."""
         pods = [each for each in (old, new) if each is not None]
-        if not all(isinstance(pod, Pod) for pod in pods) or any(terms_of(pod).apart for pod in pods):
+        if not all(isinstance(pod, Pod) for pod in pods) or any(residents.terms_of(pod).apart for pod in pods):
             return None
         return {label: 1 for pod in pods for label in pod.metadata.labels.items()}
 
@@ -106,16 +95,16 @@ class InterPodAffinity(
 
     def pre_filter(self, cycle: framework.Cycle) -> framework.Status | None:
         cluster, pod = cycle.cluster, cycle.pod
-        if (count := terms_in(pod.pod)) > MAX_TERMS:
+        if (count := residents.terms_in(pod.pod)) > residents.MAX_TERMS:
             return framework.unresolvable(
-                f"the pod has {count} inter-pod affinity terms, of at most {MAX_TERMS} that are judged"
+                f"the pod has {count} inter-pod affinity terms, of at most {residents.MAX_TERMS} that are judged"
             )
-        terms = cycle.state[_TERMS] = terms_asked(pod) if count else NO_TERMS
-        if terms is NO_TERMS and cluster.index(CarriedTerms).is_empty:
+        terms = cycle.state[_TERMS] = residents.terms_asked(pod) if count else residents.NO_TERMS
+        if terms is residents.NO_TERMS and cluster.index(residents.CarriedTerms).is_empty:
             return framework.SKIP  # most pods, in most clusters
         if terms.errors:
             return framework.unresolvable(f"parsing pod: {_joined(terms.errors)}")
-        repelling = cluster.index(CarriedTerms).apart.concerning(pod, _namespace_labels(cycle))
+        repelling = cluster.index(residents.CarriedTerms).apart.concerning(pod, _namespace_labels(cycle))
         if not (terms.near or terms.apart or repelling):
             return framework.SKIP
         rules = _Rules()
@@ -128,7 +117,7 @@ class InterPodAffinity(
         cycle.state[self.name] = rules
         return None
 
-    def _allow_company(self, cycle: framework.Cycle, terms: Sequence[Term], near: dict[str, Mask]) -> None:
+    def _allow_company(self, cycle: framework.Cycle, terms: Sequence[residents.Term], near: dict[str, Mask]) -> None:
         """Enter the topologies where the pod finds what it requires; all of them for the first pod of a series."""
         cluster = cycle.cluster
         company = _meant(cluster, terms).rows
@@ -162,15 +151,15 @@ class InterPodAffinity(
 
     def pre_score(self, cycle: framework.Cycle) -> framework.Status | None:
         cluster, pod = cycle.cluster, cycle.pod
-        terms: Terms | None = cycle.state.get(_TERMS)
-        own = (terms if terms is not None else terms_asked(pod)).preferred
+        terms: residents.Terms | None = cycle.state.get(_TERMS)
+        own = (terms if terms is not None else residents.terms_asked(pod)).preferred
         if not own and self._args.ignore_preferred_terms_of_existing_pods:
             return framework.SKIP
-        carried = cluster.index(CarriedTerms)
+        carried = cluster.index(residents.CarriedTerms)
         if not own and carried.is_empty:
             return framework.SKIP
         namespace_labels = _namespace_labels(cycle)
-        worth: dict[str, Floats] = {}
+        worth: dict[str, residents.Floats] = {}
         for term in _settled(own, cluster):
             _weigh(worth, cluster, term.topology_key, _meant(cluster, (term,)), term.weight)
         for theirs in carried.preferred.concerning(pod, namespace_labels):
@@ -198,7 +187,7 @@ class InterPodAffinity(
         return scaled
 
     def indexes(self) -> Iterable[type]:
-        return (Residents, CarriedTerms)
+        return (residents.Residents, residents.CarriedTerms)
 
     def events(self) -> Iterable[framework.EventHint]:
         pods = ActionType.ADD | ActionType.UPDATE_POD_LABEL | ActionType.DELETE
@@ -221,7 +210,7 @@ def _ids(cluster: Cluster, key: str) -> Ids:
     return column.ids if column is not None else np.zeros(len(cluster.exists), dtype=np.int32)
 
 
-def _mark(marks: dict[str, Mask], cluster: Cluster, key: str, rows: RowNumbers) -> None:
+def _mark(marks: dict[str, Mask], cluster: Cluster, key: str, rows: residents.RowNumbers) -> None:
     """Mark the values that a key's label has on these rows; a node without the label is never marked."""
     column = cluster.labels.get(key)
     marked = marks.get(key)
@@ -232,7 +221,9 @@ def _mark(marks: dict[str, Mask], cluster: Cluster, key: str, rows: RowNumbers) 
         marked[0] = False
 
 
-def _weigh(worth: dict[str, Floats], cluster: Cluster, key: str, where: RowCounts, weight: int) -> None:
+def _weigh(
+    worth: dict[str, residents.Floats], cluster: Cluster, key: str, where: residents.RowCounts, weight: int
+) -> None:
     """Add `weight` for every pod counted in `where` to the value of its node's label."""
     column = cluster.labels.get(key)
     if column is None or not column.ids[where.rows].any():
@@ -250,14 +241,14 @@ def _namespace_labels(cycle: framework.Cycle) -> Labels:
     return cycle.cluster.namespaces.get(cycle.pod.namespace, _NO_LABELS)
 
 
-def _settled(terms: Iterable[Term], cluster: Cluster) -> list[Term]:
+def _settled(terms: Iterable[residents.Term], cluster: Cluster) -> list[residents.Term]:
     """The incoming pod's terms with the namespaces that they currently select."""
     return [term._replace(matcher=term.matcher.settled(cluster.namespaces)) for term in terms]
 
 
-def _meant(cluster: Cluster, terms: Sequence[Term]) -> RowCounts:
+def _meant(cluster: Cluster, terms: Sequence[residents.Term]) -> residents.RowCounts:
     """The residents that match all of these terms. Terminating pods count here, unlike in PodTopologySpread."""
-    return cluster.index(Residents).counted(tuple(term.matcher for term in terms), terminating=True)
+    return cluster.index(residents.Residents).counted(tuple(term.matcher for term in terms), terminating=True)
 
 
 def _joined(errors: Sequence[str]) -> str:
@@ -277,9 +268,9 @@ def after_pod_change(waiting: PodInfo, event: ClusterEvent, old: Pod | None, new
         return QUEUE
     if not all(pod.spec.node_name or pod.status.nominated_node_name for pod in (old, new) if pod is not None):
         return QUEUE_SKIP
-    if terms_in(waiting.pod) > MAX_TERMS:
+    if residents.terms_in(waiting.pod) > residents.MAX_TERMS:
         return QUEUE_SKIP  # no other pod can change that
-    terms = terms_asked(waiting)
+    terms = residents.terms_asked(waiting)
     is_company, was_company = _may_match_all(terms.near, new), _may_match_all(terms.near, old)
     if is_company and not was_company:
         return QUEUE
@@ -287,7 +278,7 @@ def after_pod_change(waiting: PodInfo, event: ClusterEvent, old: Pod | None, new
         return QUEUE
     if any(_may_match(term, old) and not _may_match(term, new) for term in terms.apart):
         return QUEUE
-    if new is None and old is not None and any(_may_match(term, waiting.pod) for term in terms_of(old).apart):
+    if new is None and old is not None and any(_may_match(term, waiting.pod) for term in residents.terms_of(old).apart):
         return QUEUE
     return QUEUE if terms.errors else QUEUE_SKIP
 
@@ -295,9 +286,9 @@ def after_pod_change(waiting: PodInfo, event: ClusterEvent, old: Pod | None, new
 def after_node_change(waiting: PodInfo, event: ClusterEvent, old: Node | None, new: Node) -> Hint:
     """Whether a node that came or changed its labels may take a refused pod. A pod without required terms was refused
     for those of residents, so every node may help. (Upstream does not wake it.)"""
-    if terms_in(waiting.pod) > MAX_TERMS:
+    if residents.terms_in(waiting.pod) > residents.MAX_TERMS:
         return QUEUE_SKIP
-    terms = terms_asked(waiting)
+    terms = residents.terms_asked(waiting)
     if not terms.near and not terms.apart:
         return QUEUE
     before, after = old.metadata.labels if old is not None else _NO_LABELS, new.metadata.labels
@@ -310,9 +301,9 @@ def after_node_change(waiting: PodInfo, event: ClusterEvent, old: Node | None, n
     return QUEUE_SKIP
 
 
-def _may_match(term: Term, pod: Pod | None) -> bool:
+def _may_match(term: residents.Term, pod: Pod | None) -> bool:
     return pod is not None and term.matcher.may_match(pod.metadata.namespace, pod.metadata.labels)
 
 
-def _may_match_all(terms: Sequence[Term], pod: Pod | None) -> bool:
+def _may_match_all(terms: Sequence[residents.Term], pod: Pod | None) -> bool:
     return bool(terms) and all(_may_match(term, pod) for term in terms)

@@ -24,7 +24,6 @@ from tonnage.objects.core_v1 import PersistentVolume, Pod, Volume
 from tonnage.objects.core_v1.pod import BETA_REGION, BETA_ZONE, REGION, ZONE
 from tonnage.objects.meta import Key
 from tonnage.objects.requirements import Requirement
-from tonnage.objects.storage_v1 import StorageClass
 from tonnage.scheduling import framework
 from tonnage.scheduling.cluster.cluster import Cluster, row_about
 from tonnage.scheduling.cluster.columns import Mask, Rows, row_count, row_numbers
@@ -176,10 +175,17 @@ class VolumeZone(framework.PreFilterPlugin, framework.FilterPlugin):
     def events(self) -> Iterable[framework.EventHint]:
         add_or_update = ActionType.ADD | ActionType.UPDATE
         return (
-            (ClusterEvent(EventResource.STORAGE_CLASS, ActionType.ADD), _class_waits),
+            # Only a WaitForFirstConsumer class lets a pod go on without a volume.
+            (
+                ClusterEvent(EventResource.STORAGE_CLASS, ActionType.ADD),
+                lambda pod, event, old, new: QUEUE if new.waits_for_consumer else NO_HELP,
+            ),
             (ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL), None),
             (ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, add_or_update), after_named_claim_change),
-            (ClusterEvent(EventResource.PERSISTENT_VOLUME, add_or_update), _place_changed),
+            (
+                ClusterEvent(EventResource.PERSISTENT_VOLUME, add_or_update),
+                lambda pod, event, old, new: NO_HELP if old and _places_of(old) == _places_of(new) else QUEUE,
+            ),
         )
 
     def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable | None:
@@ -283,12 +289,3 @@ def _label_at(cycle: framework.Cycle, label: str, kind: str, row: int) -> str:
     labels = node.metadata.labels if node is not None else {}
     value = labels.get(label, labels.get(_NEW_NAMES.get(label, label)))
     return f"no {kind}" if value is None else f"{kind} {value}"
-
-
-def _class_waits(pod: PodInfo, event: ClusterEvent, old: None, new: StorageClass) -> Hint:
-    """Only a WaitForFirstConsumer class lets a pod go on without a volume."""
-    return QUEUE if new.waits_for_consumer else NO_HELP
-
-
-def _place_changed(pod: PodInfo, event: ClusterEvent, old: PersistentVolume | None, new: PersistentVolume) -> Hint:
-    return QUEUE if old is None or _places_of(old) != _places_of(new) else NO_HELP

@@ -27,15 +27,7 @@ from typing import Any, Final, TypeAlias
 from tonnage.clock import Clock
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Key, Object
-from tonnage.scheduling.events import (
-    QUEUE,
-    ActionType,
-    ClusterEvent,
-    EventResource,
-    HintFn,
-    claims_named,
-    is_for_mounted_claims,
-)
+from tonnage.scheduling import events
 from tonnage.scheduling.queue.queues import Queues
 from tonnage.scheduling.queue.waiting_pods import (
     ClassKey,
@@ -53,7 +45,7 @@ PATIENCE_S: Final = 1.0
 
 _NOBODY: Final[frozenset[str]] = frozenset()
 
-Caring: TypeAlias = Mapping[str, Sequence[HintFn | None]]
+Caring: TypeAlias = Mapping[str, Sequence[events.HintFn | None]]
 """Plugins that registered for an event, with their hints."""
 
 
@@ -63,9 +55,9 @@ class HintTable:
     def __init__(self, rules: QueueingRules, on_plugin_error: PluginErrorHook) -> None:
         self._rules = rules
         self._on_plugin_error = on_plugin_error
-        self._caring: dict[tuple[EventResource, ActionType, bool], Caring] = {}
+        self._caring: dict[tuple[events.EventResource, events.ActionType, bool], Caring] = {}
 
-    def caring(self, event: ClusterEvent, *, for_any: bool = False) -> Caring:
+    def caring(self, event: events.ClusterEvent, *, for_any: bool = False) -> Caring:
         """The plugins that registered for the event, with their hints. `for_any`: without the hints that are only for
         pods which mount a claim of the event."""
         key = (event.resource, event.action, for_any)
@@ -74,28 +66,28 @@ class HintTable:
                 plugin: [
                     hint
                     for mask, hint in registered
-                    if mask.covers(event) and not (for_any and hint is not None and is_for_mounted_claims(hint))
+                    if mask.covers(event) and not (for_any and hint is not None and events.is_for_mounted_claims(hint))
                 ]
                 for plugin, registered in self._rules.hints.items()
             }
             self._caring[key] = {plugin: found for plugin, found in hints.items() if found}
         return self._caring[key]
 
-    def is_worth(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> bool:
+    def is_worth(self, queued: QueuedPod, event: events.ClusterEvent, old: Any, new: Any) -> bool:
         """True if the event is worth another attempt. For a pod that met an error it always is, and a wildcard asks no
         plugin."""
         return event.is_wildcard or self.answer(queued, self.caring(event), event, old, new) is not None
 
-    def is_worth_since(self, queued: QueuedPod, events: Iterable[RecordedEvent]) -> bool:
+    def is_worth_since(self, queued: QueuedPod, recorded: Iterable[RecordedEvent]) -> bool:
         """True if any of the events that came during a refused attempt is worth another one."""
         return any(
             self.is_worth(queued, seen.event, seen.old, seen.new)
-            for seen in events
+            for seen in recorded
             if seen.pre_check is None or seen.pre_check(queued.pod)
         )
 
     def answer(
-        self, queued: QueuedPod, caring: Caring, event: ClusterEvent, old: Any, new: Any
+        self, queued: QueuedPod, caring: Caring, event: events.ClusterEvent, old: Any, new: Any
     ) -> frozenset[str] | None:
         """Which of these plugins say that the event is worth another attempt; None if it is not worth any."""
         refused_by = queued.unschedulable_plugins
@@ -106,7 +98,7 @@ class HintTable:
             if plugin not in refused_by:
                 continue
             try:
-                if not any(hint is None or hint(queued.info, event, old, new) is QUEUE for hint in hints):
+                if not any(hint is None or hint(queued.info, event, old, new) is events.QUEUE for hint in hints):
                     continue
             except Exception as exc:
                 # One attempt too many is better than a pod that is never tried again.
@@ -124,7 +116,7 @@ class Round:
     """The classes of one profile that one changed object may help."""
 
     key: RoundKey
-    event: ClusterEvent
+    event: events.ClusterEvent
     changed: Any
     waiting: dict[ClassKey, frozenset[str]] = field(default_factory=dict)
     """Classes that are not through, with the plugins that say the event helps them."""
@@ -160,14 +152,14 @@ class Waking:
 
     # -- events -------------------------------------------------------------------------------------------------------
 
-    def wake(self, event: ClusterEvent, old: Any, new: Any, pre_check: PreCheck | None) -> None:
+    def wake(self, event: events.ClusterEvent, old: Any, new: Any, pre_check: PreCheck | None) -> None:
         """Let pods be tried again that an event may help. A wildcard helps all pods; `pre_check` excludes pods."""
         if not len(self._pool):
             return
         if event.is_wildcard:
             self.move([queued for queued in self._pool if pre_check is None or pre_check(queued.pod)], event)
             return
-        named = self._pool.mounting(claims_named(old, new)) if self._pool.mounts_claims else {}
+        named = self._pool.mounting(events.claims_named(old, new)) if self._pool.mounts_claims else {}
         self._pool.sign_again(named.values())
         at_once = self._those_named(named, event, old, new, pre_check)
         for profile, table in self._tables.items():
@@ -193,7 +185,7 @@ class Waking:
         self.let_out()
 
     def _those_named(
-        self, named: Mapping[str, QueuedPod], event: ClusterEvent, old: Any, new: Any, pre_check: PreCheck | None
+        self, named: Mapping[str, QueuedPod], event: events.ClusterEvent, old: Any, new: Any, pre_check: PreCheck | None
     ) -> list[QueuedPod]:
         """The pods that an event is about, and may help."""
         found: list[QueuedPod] = []
@@ -208,7 +200,7 @@ class Waking:
         return found
 
     def _classes(
-        self, profile: str, table: HintTable, event: ClusterEvent, old: Any, new: Any
+        self, profile: str, table: HintTable, event: events.ClusterEvent, old: Any, new: Any
     ) -> list[EquivalenceClass]:
         """The classes that a plugin registered for the event refused, and that the event may be enough for."""
         found: dict[ClassKey, EquivalenceClass] = {}
@@ -221,7 +213,7 @@ class Waking:
                 found[equivalence_class.key] = equivalence_class
         return list(found.values())
 
-    def move(self, helped: Iterable[QueuedPod], event: ClusterEvent) -> None:
+    def move(self, helped: Iterable[QueuedPod], event: events.ClusterEvent) -> None:
         """Let pods of the pool be tried again, after their backoff."""
         for queued in helped:
             if queued.uid in self._pool:
@@ -232,7 +224,7 @@ class Waking:
     def _begin(
         self,
         key: RoundKey,
-        event: ClusterEvent,
+        event: events.ClusterEvent,
         changed: Any,
         helped: Iterable[tuple[EquivalenceClass, frozenset[str]]],
     ) -> None:
