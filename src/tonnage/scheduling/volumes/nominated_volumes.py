@@ -108,11 +108,8 @@ def _first_choice(fit: VolumeFit, class_name: str, parts: Mapping[int, _Part], n
     objects = fit.index.of(class_name)
 
     def fits(number: int, group: Sequence[_Part]) -> bool:
-        if (
-            fit.holds is not None
-            and fit.holds.keeps_whole_objects
-            and len({_is_on_its_way(each) for each in group}) > 1
-        ):
+        on_their_way = {any(claim.selected_node and not claim.is_bound for claim in part) for part in group}
+        if fit.holds is not None and fit.holds.keeps_whole_objects and len(on_their_way) > 1:
             return False
         asked = fit.provisioning_demand([claim for part in group for claim in part])
         sizes, own = asked.units[0].sizes, fit.own_claims(asked, 0)
@@ -151,10 +148,6 @@ def _share_out(
         return False
 
     return chosen if goes_on() else []
-
-
-def _is_on_its_way(part: _Part) -> bool:
-    return any(claim.selected_node and not claim.is_bound for claim in part)
 
 
 # -- for waking -------------------------------------------------------------------------------------------------------

@@ -61,11 +61,11 @@ class AttachLimits:
 
     def write(self, row: int, csi_node: CSINode | None) -> bool:
         """Read a row's CSINode (None if the node has none). Returns True if anything changed."""
-        named = {each.name: each.allocatable.count for each in csi_node.spec.drivers} if csi_node is not None else {}
+        drivers = csi_node.spec.drivers if csi_node is not None else ()
         is_same = csi_node is not None and self._uids.get(row) == csi_node.uid
-        after = {name: _Limit(count, is_installed=True) for name, count in named.items()}
+        after = {each.name: _Limit(each.allocatable.count, is_installed=True) for each in drivers}
         for driver, limit in self._told.get(row, _NOTHING).items():
-            if driver not in named and limit.volumes is not None and not (is_same and limit.is_installed):
+            if driver not in after and limit.volumes is not None and not (is_same and limit.is_installed):
                 after[driver] = _Limit(limit.volumes, is_installed=False)
         if csi_node is not None:
             self._uids[row] = csi_node.uid

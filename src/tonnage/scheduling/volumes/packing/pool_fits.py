@@ -159,11 +159,6 @@ def fits(pools: Ints2D, sizes: Sizes, search: SearchBudget = UNLIMITED) -> Mask:
     return is_packed
 
 
-def fits_at_a_glance(pools: Ints2D, sizes: Sizes) -> Mask:
-    """A mask over objects: True if they fit without a search. False is final for up to FEW_CLAIMS claims."""
-    return fits(pools, sizes) if len(sizes) <= FEW_CLAIMS else _first_fit_decreasing(pools, sizes)
-
-
 def without(sizes: Sizes, size: int) -> Sizes:
     """The sizes without one claim of `size`."""
     place = sizes.index(size)
@@ -241,7 +236,7 @@ def fits_all(pools: Ints2D, sizes: Sizes, search: SearchBudget = UNLIMITED) -> b
     """True if the claims fit all O objects: `fits(…).all()`, but stops at the first refusal."""
     if len(sizes) <= FEW_CLAIMS:
         return bool(fits(pools, sizes, search).all())
-    left = pools[~fits_at_a_glance(pools, sizes)]
+    left = pools[~_first_fit_decreasing(pools, sizes)]
     # Least room first, then smallest largest pool: these objects mostly refuse at once.
     order = np.lexsort((left[:, 0], left.sum(axis=1, dtype=np.float64)))
     return all(fits_one(left[place].tolist(), sizes, search) for place in order)
