@@ -19,7 +19,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tonnage.clock import rfc3339
-from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
@@ -113,16 +112,12 @@ def half_made_in(message: str) -> str:
 
 def _unused(cluster: Cluster, pod: PodInfo, demand: Demand, row: int) -> Iterator[Key]:
     """The pod's bound claims that tie it to a row although no pod uses their new volumes."""
+    attached, pod_at = cluster.index(AttachedVolumes), pod.pod.metadata.creation_timestamp
     for claim, volume in demand.bound:
-        if volume is not None and _is_unused(cluster, pod, claim, volume):
+        made_at = volume.metadata.creation_timestamp if volume is not None else None
+        if volume is None or made_at is None or pod_at is None or made_at < pod_at or claim.metadata.is_terminating:
+            continue
+        if not attached.users_of(claim.key) and not attached.attachments_of(volume.name):
             reached = np.flatnonzero(reachable(cluster, volume, cluster.all_rows) & cluster.exists[: cluster.size])
             if reached.tolist() == [row]:
                 yield claim.key
-
-
-def _is_unused(cluster: Cluster, pod: PodInfo, claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
-    made_at, pod_at = volume.metadata.creation_timestamp, pod.pod.metadata.creation_timestamp
-    if made_at is None or pod_at is None or made_at < pod_at or claim.metadata.is_terminating:
-        return False
-    attached = cluster.index(AttachedVolumes)
-    return not attached.users_of(claim.key) and not attached.attachments_of(volume.name)
