@@ -109,7 +109,7 @@ class UnknownController(errors.TonnageError):
         self.name = name
         names = [controller_descriptor.name for controller_descriptor in CONTROLLERS]
         close = errors.closest(name, [*names, *(alias for each in CONTROLLERS for alias in each.aliases)])
-        hint = f"did you mean {close[0]}?" if close else f"there are: {', '.join(names)}"
+        hint = f"did you mean {close[0]}?" if close else f"the controllers are {', '.join(names)}"
         super().__init__(f'"{name}" is not in the list of known controllers', hint=hint)
 
 

@@ -203,10 +203,10 @@ def test_no_kubeconfig_at_all(tmp_path):
     with pytest.raises(TonnageError) as caught:
         load(environ={"HOME": str(tmp_path)})
     assert caught.value.message == (
-        f"no kubeconfig: {tmp_path}/.kube/config is not there, and this does not run in a pod"
+        f"no kubeconfig: {tmp_path}/.kube/config does not exist, and this program does not run in a pod"
     )
     assert caught.value.hint == "name one with --kubeconfig, or set $KUBECONFIG"
-    with pytest.raises(TonnageError, match="no kubeconfig: /a, /b are not there"):
+    with pytest.raises(TonnageError, match="no kubeconfig: /a, /b do not exist"):
         load(environ={"KUBECONFIG": "/a:/b"})
 
 
@@ -223,7 +223,7 @@ def test_the_named_context_must_be_there(write):
         load(path, context="prod")
     assert (caught.value.message, caught.value.hint) == (
         f"{path}: contexts[prod]: there is no such context",
-        "there are: x",
+        "the file has x",
     )
 
 
@@ -233,15 +233,15 @@ MISTAKES: list[tuple[Any, str, str | None]] = [
     ("a: [", "is not YAML: line 2: did not find expected node content", None),
     ("just words", "is not a kubeconfig: expected a map, found a str", None),
     ({"kind": "Pod"}, 'kind: this is a "Pod"; a kubeconfig is of kind Config', None),
-    ("", "current-context: is not set", "choose one with --context; there are none"),
-    (config(**{"current-context": ""}), "current-context: is not set", "choose one with --context; there are: x"),
+    ("", "current-context: is not set", "choose one with --context; the file has none"),
+    (config(**{"current-context": ""}), "current-context: is not set", "choose one with --context; the file has x"),
     (config(**{"current-context": 7}), "current-context: expected a name, found 7", None),
     (config(users=[{"user": {}}]), "users[0]: expected an entry with a name", None),
     (config(users="many"), "users[0]: expected an entry with a name", None),
     (config(users=[{"name": "u"}, {"name": "u"}]), "users[u]: there are two of this name", "rename one"),
-    (config(context={"cluster": "d"}), 'contexts[x].cluster: there is no cluster "d"', "there are: c"),
-    (config(context={"cluster": ""}), "contexts[x].cluster: no cluster is named", "there are: c"),
-    (config(context={"user": "v"}), 'contexts[x].user: there is no user "v"', "there are: u"),
+    (config(context={"cluster": "d"}), 'contexts[x].cluster: there is no cluster "d"', "the file has c"),
+    (config(context={"cluster": ""}), "contexts[x].cluster: no cluster is named", "the file has c"),
+    (config(context={"user": "v"}), 'contexts[x].user: there is no user "v"', "the file has u"),
     (config(context={"user": 7}), "contexts[x].user: Expected `str`, got `int`", None),
     (
         config({"server": "10.0.0.1:6443"}),

@@ -308,8 +308,8 @@ def load(path: Path | None = None, *, context: str = "", environ: Mapping[str, s
     if is_possible(environ):
         return load_in_cluster(environ)
     raise NoKubeconfig(
-        f"no kubeconfig: {', '.join(map(str, looked_at))} {'is' if len(looked_at) == 1 else 'are'} not there, and this "
-        "does not run in a pod",
+        f"no kubeconfig: {', '.join(map(str, looked_at))} {'does' if len(looked_at) == 1 else 'do'} not exist, "
+        "and this program does not run in a pod",
         hint="name one with --kubeconfig, or set $KUBECONFIG",
     )
 
@@ -390,7 +390,7 @@ def _no_such(what: str, name: str) -> str:
 
 
 def _there_are(entries: Mapping[str, KubeconfigEntry]) -> str:
-    return f"there are: {', '.join(entries)}" if entries else "there are none"
+    return f"the file has {', '.join(entries)}" if entries else "the file has none"
 
 
 def _without_nulls(value: Any) -> Any:
