@@ -23,7 +23,7 @@ keys; `group.T` a type of another file (types of meta need no prefix). `~` start
     always                    a Go object has the field even if the document does not
 
 Then come the rules for values (`documents/strategy.py`). A type's errors come in the order of its lines. A
-sentence in quotes after a colon replaces the rule's own: `required:"can not be empty"`.
+sentence in quotes after a colon replaces the rule's own: `required:"can not be empty"`. In it `{enum}` lists the words.
 
     required  nonempty        must be there and not empty; must not be empty if it is there
     optional  strict          an empty value is legal; an absent one is judged as its zero

@@ -38,6 +38,7 @@ def errors(value: dict[str, Any], *lines: str) -> list[str]:
         ("x string required", "", "x: Required value"),
         ('x [string] required:"at least one"', [], "x: Required value: at least one"),
         ("x string nonempty", "", "x: Required value"),
+        ('x string required:"one of {enum}" enum=A,B', "", 'x: Required value: one of ["A" "B"]'),
         ("x string enum=A,B", "C", 'x: Unsupported value: "C": supported values: "A", "B"'),
         ("x string strict enum=A,B", None, 'x: Unsupported value: "": supported values: "A", "B"'),
         ("x string enum=A,B:\"must be 'A' or 'B'\"", "C", "x: Invalid value: \"C\": must be 'A' or 'B'"),

@@ -12,8 +12,8 @@ from tonnage.documents.strategy import TypeRules, has_condition
 from tonnage.documents.validation.internal_form import internal
 from tonnage.objects import field_rules as rules
 from tonnage.objects.document import Doc, same
-from tonnage.objects.field_errors import OMIT, Errors, Wrong, go_value, invalid, required, too_long, too_many
-from tonnage.objects.field_rules import Rules, check, each, unique, validate_label_name
+from tonnage.objects.field_errors import OMIT, Errors, Wrong, invalid, required, too_long, too_many
+from tonnage.objects.field_rules import check, each, unique
 from tonnage.objects.texts.index_intervals import Interval, InvalidIntervals, count_of, parse_interval, parse_intervals
 
 
@@ -182,14 +182,7 @@ _MOST_CODES = 255
 _MOST_INDEX_BYTES = 64 * 1024
 
 
-def _word(*values: str) -> rules.Asked:
-    """A required word; if it is missing, the error lists the words as Go prints them."""
-    return rules.needed(rules.one_of(*values), told=f"valid values: [{' '.join(map(go_value, values))}]")
-
-
-_ACTION: Rules = {"action": _word("Count", "FailIndex", "FailJob", "Ignore")}
-_OPERATOR: Rules = {"operator": _word("In", "NotIn")}
-_PATTERNS = each({"type": rules.Asked(validate_label_name), "status": _word("False", "True", "Unknown")}, at_most=20)
+_RULE, _CODES = TypeRules("batch.PodFailurePolicyRule"), TypeRules("batch.PodFailurePolicyOnExitCodesRequirement")
 
 
 def validate_pod_failure_policy(spec: Doc, path: str) -> Errors:
@@ -202,13 +195,13 @@ def validate_pod_failure_policy(spec: Doc, path: str) -> Errors:
 
 
 def _validate_rule(rule: Doc, path: str, *, names: set[str], has_index_limit: bool) -> Wrong:
-    yield from check(rule, path, _ACTION)
+    yield from _RULE(rule, path, "action")
     if rule.get("action") == "FailIndex" and not has_index_limit:
         yield invalid(f"{path}.action", "FailIndex", "requires the backoffLimitPerIndex to be set")
     codes, conditions = rule.get("onExitCodes"), rule.get("onPodConditions", [])
     if codes is not None:
         yield from _validate_exit_codes(codes, f"{path}.onExitCodes", names)
-    yield from _PATTERNS(conditions, f"{path}.onPodConditions")
+    yield from _RULE(rule, path, "onPodConditions")
     if codes is not None and conditions:
         yield invalid(path, OMIT, "specifying both OnExitCodes and OnPodConditions is not supported")
     if codes is None and not conditions:
@@ -217,7 +210,7 @@ def _validate_rule(rule: Doc, path: str, *, names: set[str], has_index_limit: bo
 
 def _validate_exit_codes(rule: Doc, path: str, names: set[str]) -> Errors:
     operator, container, values = rule.get("operator", ""), rule.get("containerName"), rule.get("values", [])
-    errors = check(rule, path, _OPERATOR)
+    errors = _CODES(rule, path)
     if container is not None and container not in names:
         told = "must be one of the container or initContainer names in the pod template"
         errors.append(invalid(f"{path}.containerName", container, told))
