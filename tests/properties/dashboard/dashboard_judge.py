@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from tonnage.driver.node_pools import PoolId
 from tonnage.objects.codec import to_doc
 from tonnage.objects.meta import Object
 from tonnage.quantity import Quantity
@@ -283,11 +284,11 @@ def pool_findings(rows: Mapping[str, Doc], volumes: Mapping[str, Doc], contents:
     for node, sizes in contents.sizes.items():
         pools = rows.get(node, {}).get("pools", [])
         for index, size in enumerate(sizes if node in rows else ()):
-            pool = pools[index]
-            lying = [each for each in contents.volumes.values() if each.place == (node, index)]
-            coming = [each for each in contents.volumes.values() if each.arriving == (node, index) != each.place]
+            pool, place = pools[index], PoolId(node, index)
+            lying = [each for each in contents.volumes.values() if each.place == place]
+            coming = [each for each in contents.volumes.values() if each.arriving == place != each.place]
             used = sum(each.bytes for each in (*lying, *coming))
-            used += sum(told.get((node, index), 0) for told in (contents.snapshots, contents.unknown))
+            used += sum(told.get(place, 0) for told in (contents.snapshots, contents.unknown))
             if (pool["size"], pool.get("free", 0)) != (size, max(0, size - used)):
                 yield f"pool {index} of {node} has {size} - {used}, not {pool}"
             for key in pool.get("volumes", []):

@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from examples_tried import tries
 from tonnage.dashboard import wire
 from tonnage.dashboard.model.cluster_model import ClusterModel
-from tonnage.dashboard.model.known_objects import Content, DriverContents, PoolPlace
+from tonnage.dashboard.model.known_objects import Content, DriverContents
 from tonnage.dashboard.wire import Collections
 from tonnage.driver import DRIVER_NAME
+from tonnage.driver.node_pools import PoolId
 from tonnage.faults import Fault
 from tonnage.objects.apps_v1 import ReplicaSet
 from tonnage.objects.codec import convert
@@ -154,8 +155,8 @@ class Drawn:
         return SchedulerMemory(held=held, pods=pods[: self.any((0, 1, 2))])
 
     def contents(self) -> DriverContents:
-        def place() -> PoolPlace:
-            return PoolPlace(self.any(NODES), self.any((0, 1)))
+        def place() -> PoolId:
+            return PoolId(self.any(NODES), self.any((0, 1)))
 
         volumes = {
             handle: Content(place(), 1 << 30, self.maybe(name), self.any((None, place())))

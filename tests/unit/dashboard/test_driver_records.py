@@ -12,8 +12,9 @@ from support.filled_cluster import FilledCluster
 from tonnage.clock import SystemClock
 from tonnage.dashboard.follow import driver_records
 from tonnage.dashboard.follow.driver_records import DriverRecords, following_pools
-from tonnage.dashboard.model.known_objects import DriverContents, PoolPlace
+from tonnage.dashboard.model.known_objects import DriverContents
 from tonnage.dashboard.wire import NodeRow, NoticeRow
+from tonnage.driver.node_pools import PoolId
 from tonnage.driver.state.folder import StateFolder
 from tonnage.driver.state.records import (
     SnapshotRecord,
@@ -80,9 +81,9 @@ def test_records_say_which_volume_lies_in_which_pool(folder: StateFolder, state_
     folder.save(taken)
     found = looked(records)
     assert [(each.place, each.bytes, each.name) for each in found.volumes.values()] == [
-        (PoolPlace("node-1", 1), 3 * GI, "pvc-1")
+        (PoolId("node-1", 1), 3 * GI, "pvc-1")
     ]
-    assert found.snapshots == {PoolPlace("node-2", 0): GI}
+    assert found.snapshots == {PoolId("node-2", 0): GI}
     folder.forget(made)
     assert not looked(records).volumes
 
@@ -93,7 +94,7 @@ def test_contents_that_no_record_names_are_found(state_dir: Path):
     (state_dir / "node-1").chmod(0o700)
     (pool / "stranger").write_bytes(b"x" * 5000)
     found = looked(DriverRecords(state_dir.parent))
-    assert list(found.unknown) == [PoolPlace("node-1", 0)] and found.unknown[PoolPlace("node-1", 0)] >= 5000
+    assert list(found.unknown) == [PoolId("node-1", 0)] and found.unknown[PoolId("node-1", 0)] >= 5000
 
 
 def test_nothing_is_read_again_while_nothing_changes(

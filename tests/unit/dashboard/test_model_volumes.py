@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from support.filled_cluster import FilledCluster
 from support.virtual_clock import VirtualClock
-from tonnage.dashboard.model.known_objects import Content, DriverContents, PoolPlace
+from tonnage.dashboard.model.known_objects import Content, DriverContents
 from tonnage.dashboard.wire import COLLECTIONS
 from tonnage.driver import DRIVER_NAME
+from tonnage.driver.node_pools import PoolId
 from tonnage.objects.core_v1.persistent_volume import REBUILD_TARGET
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import (
@@ -117,7 +118,7 @@ def test_the_drivers_records_say_where_a_moving_volume_comes_from():
     objects = rebuilding(**{REBUILD_TARGET: "b"})
     objects[4] = volume("pv", "20Gi", claim="default/data", driver=DRIVER_NAME, handle="vol-1")
     cluster = cluster_of(*objects)
-    contents = Content(PoolPlace("a", 1), 20 * GI, arriving=PoolPlace("b", 0))
+    contents = Content(PoolId("a", 1), 20 * GI, arriving=PoolId("b", 0))
     cluster.look_into(DriverContents(DRIVER_NAME, {"a": (100 * GI, 100 * GI), "b": (50 * GI,)}, {"vol-1": contents}))
     row = rows(cluster)["default/data"]
     assert (row.state, row.node, row.pool, row.target) == ("moving", "a", 1, "b")
@@ -222,12 +223,12 @@ def test_pools_tell_volumes_snapshots_and_what_nobody_knows():
         DRIVER_NAME,
         {"a": (100 * GI,)},
         {
-            "vol-1": Content(PoolPlace("a", 0), 20 * GI, "somebody's"),
-            "vol-2": Content(PoolPlace("a", 0), 10 * GI, "pvc-default-data"),
-            "vol-3": Content(PoolPlace("a", 0), 5 * GI, "pvc-gone"),
+            "vol-1": Content(PoolId("a", 0), 20 * GI, "somebody's"),
+            "vol-2": Content(PoolId("a", 0), 10 * GI, "pvc-default-data"),
+            "vol-3": Content(PoolId("a", 0), 5 * GI, "pvc-gone"),
         },
-        {PoolPlace("a", 0): 7 * GI},
-        {PoolPlace("a", 0): 3 * GI},
+        {PoolId("a", 0): 7 * GI},
+        {PoolId("a", 0): 3 * GI},
     )
     cluster.look_into(contents)
     # 100 - 20 - 10 - 5 - 7 - 3; of those 5 + 7 + 3 are nobody's rows.
@@ -255,7 +256,7 @@ def test_nodes_that_are_there_and_do_not_reach_a_volume_are_not_told_as_if_they_
 
 def test_a_volume_without_a_claim_is_where_its_driver_has_it():
     cluster = cluster_of(node("a"), node("b"), volume("pv", on="b", driver=DRIVER_NAME, handle="vol-1"))
-    content = Content(PoolPlace("a", 1), GI)
+    content = Content(PoolId("a", 1), GI)
     cluster.look_into(DriverContents(DRIVER_NAME, {"a": (9 * GI, 9 * GI), "b": (9 * GI,)}, {"vol-1": content}))
     assert (rows(cluster)["pv"].node, rows(cluster)["pv"].pool) == ("a", 1)
     assert rows(cluster, "nodes")["a"].pools[1].volumes == ("pv",)

@@ -19,11 +19,11 @@ import msgspec
 
 from tonnage import logs
 from tonnage.clock import in_background
-from tonnage.dashboard.model.known_objects import Content, DriverContents, PoolPlace
+from tonnage.dashboard.model.known_objects import Content, DriverContents
 from tonnage.dashboard.model.shown_cluster import ShownCluster
 from tonnage.dashboard.wire import NoticeRow
 from tonnage.driver import DRIVER_NAME
-from tonnage.driver.node_pools import parse_node_pools, pools_by_node
+from tonnage.driver.node_pools import PoolId, parse_node_pools, pools_by_node
 from tonnage.driver.state.folder import unknown_contents
 from tonnage.driver.state.records import FOLDER_NAME as INTENTS
 from tonnage.driver.state.records import SNAPSHOTS, VOLUMES, Intents, SnapshotRecord, VolumeRecord
@@ -66,7 +66,7 @@ class DriverRecords:
         self._data_dir = data_dir
         self._state_dir = data_dir / STATE_DIR
         self._seen: tuple[int, ...] = ()
-        self._unknown: dict[PoolPlace, int] = {}
+        self._unknown: dict[PoolId, int] = {}
         self._looks = 0
 
     def look(self) -> DriverContents | None:
@@ -78,9 +78,8 @@ class DriverRecords:
         unknown = self._unknown
         if looks_for_unknown:
             unknown = {}
-            for unknown_content in unknown_contents(self._state_dir, in_use=True) if self._state_dir.exists() else ():
-                place = PoolPlace(unknown_content.place.node, unknown_content.place.pool)
-                unknown[place] = unknown.get(place, 0) + unknown_content.size_bytes
+            for each in unknown_contents(self._state_dir, in_use=True) if self._state_dir.exists() else ():
+                unknown[each.place] = unknown.get(each.place, 0) + each.size_bytes
         if seen == self._seen and unknown == self._unknown:
             return None
         # Two changes may have the same mtime: a folder that changed just now is read again.
@@ -93,17 +92,17 @@ class DriverRecords:
     def _contents(self) -> DriverContents:
         volumes: dict[str, Content] = {}
         arriving = {
-            each.id: PoolPlace(each.node, each.pool) for each in Intents(self._state_dir).all() if each.action == "copy"
+            each.id: PoolId(each.node, each.pool) for each in Intents(self._state_dir).all() if each.action == "copy"
         }
         for record in _records(self._state_dir / VOLUMES, VolumeRecord):
-            place = PoolPlace(record.node, record.pool)
+            place = PoolId(record.node, record.pool)
             target = arriving.get(record.volume_id)
             volumes[record.volume_id] = Content(
                 place, record.capacity_bytes, record.name, target if target != place else None
             )
-        snapshots: dict[PoolPlace, int] = {}
+        snapshots: dict[PoolId, int] = {}
         for copy in _records(self._state_dir / SNAPSHOTS, SnapshotRecord):
-            place = PoolPlace(copy.node, copy.pool)
+            place = PoolId(copy.node, copy.pool)
             snapshots[place] = snapshots.get(place, 0) + copy.size_bytes
         return DriverContents(DRIVER_NAME, self._sizes(), volumes, snapshots, self._unknown)
 

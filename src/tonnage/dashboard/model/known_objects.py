@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
+from tonnage.driver.node_pools import PoolId
 from tonnage.objects.apps_v1 import ReplicaSet
 from tonnage.objects.batch_v1 import Job
 from tonnage.objects.core_v1 import Event, Node, PersistentVolume, PersistentVolumeClaim, Pod
@@ -200,20 +201,15 @@ class KnownObjects:
                     yield from ((self.capacities_by_label, label) for label in labels or (None,))
 
 
-class PoolPlace(NamedTuple):
-    node: str
-    pool: int
-
-
 class Content(NamedTuple):
     """A volume in a pool. `name` is the name in CreateVolume: pvc- and the claim's UID."""
 
-    place: PoolPlace
+    place: PoolId
     bytes: int
     name: str = ""
-    arriving: PoolPlace | None = None
+    arriving: PoolId | None = None
 
-    def places(self) -> Iterator[PoolPlace]:
+    def places(self) -> Iterator[PoolId]:
         yield self.place
         if self.arriving is not None and self.arriving != self.place:
             yield self.arriving
@@ -226,9 +222,9 @@ class DriverContents:
     driver: str = ""
     sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     volumes: Mapping[str, Content] = field(default_factory=dict)
-    snapshots: Mapping[PoolPlace, int] = field(default_factory=dict)
-    unknown: Mapping[PoolPlace, int] = field(default_factory=dict)
-    in_pools: dict[PoolPlace, list[str]] = field(default_factory=dict)
+    snapshots: Mapping[PoolId, int] = field(default_factory=dict)
+    unknown: Mapping[PoolId, int] = field(default_factory=dict)
+    in_pools: dict[PoolId, list[str]] = field(default_factory=dict)
     """Volume handles by pool, including volumes that are being rebuilt into it."""
 
     by_name: dict[str, str] = field(default_factory=dict)

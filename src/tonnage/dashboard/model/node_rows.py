@@ -7,9 +7,10 @@ from collections.abc import Collection, Iterator, Mapping
 from msgspec.structs import replace
 
 from tonnage.behaviour.workloads.pod_states import workload_of
-from tonnage.dashboard.model.known_objects import Content, DriverContents, KnownObjects, PoolPlace
+from tonnage.dashboard.model.known_objects import Content, DriverContents, KnownObjects
 from tonnage.dashboard.model.volume_rows import claim_of, volume_of
 from tonnage.dashboard.wire import AttachSlots, NodeRow, PodRow, PoolRow
+from tonnage.driver.node_pools import PoolId
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.core_v1.pod import BETA_ZONE, ZONE
 from tonnage.objects.meta import Key
@@ -105,7 +106,7 @@ def _attached(objects: KnownObjects, name: str) -> Iterator[VolumeId]:
 
 def _pools(objects: KnownObjects, node: str, contents: DriverContents) -> Iterator[PoolRow]:
     for number, size in enumerate(contents.pools_of(node)):
-        place = PoolPlace(node, number)
+        place = PoolId(node, number)
         snapshots, unknown = contents.snapshots.get(place, 0), contents.unknown.get(place, 0)
         used = other = snapshots + unknown
         lying: list[Key] = []
