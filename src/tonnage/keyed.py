@@ -1,10 +1,10 @@
-"""A heap with access by name, a map of several values per name, and a lock per key."""
+"""A heap with access by name, a map of several values per name, values by key, and a lock per key."""
 
 from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import AsyncIterator, Hashable, Iterator, Mapping
+from collections.abc import AsyncIterator, Hashable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import count
 from typing import Any, Final, Generic, TypeVar
@@ -16,6 +16,14 @@ K = TypeVar("K", bound=Hashable)
 
 # Smaller heaps are not worth a sweep.
 _FEW: Final = 64
+
+
+def grouped(pairs: Iterable[tuple[K, T]]) -> dict[K, list[T]]:
+    """The values of each key, in their order."""
+    found: dict[K, list[T]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
+    return found
 
 
 class KeyedHeap(Generic[T]):

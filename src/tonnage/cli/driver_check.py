@@ -170,8 +170,7 @@ def _show(document: dict[str, Any], page: TextPage) -> None:
     page.table(FittedTable(("CHECK", "OUTCOME", "WHAT WAS SEEN"), "nnw", rows))
     broken = [each for each in document["checks"] if each["outcome"] == "failed"]
     if broken:
-        page.blank()
-        page.say(text("WHAT TO DO", style="bold"))
+        page.part(text("WHAT TO DO", style="bold"))
     for each in broken:
         page.say(assembled((each["name"], "bold red"), f"  {each['contract']}"), indent=2)
         page.say(assembled(("→ ", "bold red"), each["remedy"]), indent=4)
@@ -180,14 +179,12 @@ def _show(document: dict[str, Any], page: TextPage) -> None:
 
 
 def _show_measured(measured: list[dict[str, str]], page: TextPage) -> None:
-    page.blank()
-    page.say(text("MEASURED", style="bold"))
+    page.part(text("MEASURED", style="bold"))
     for each in measured:
         value = each["value"] or "nothing to set"
         page.say(assembled((each["annotation"], "bold"), f": {value}"), indent=2)
         page.say(text(each["message"]), indent=4)
     found = " ".join(f"{each['annotation']}={shlex.quote(each['value'])}" for each in measured if each["value"])
     if found:
-        page.blank()
-        page.say(text("Set on each StorageClass of this driver with these parameters:"))
+        page.part(text("Set on each StorageClass of this driver with these parameters:"))
         page.say(text(f"kubectl annotate storageclass NAME {found}"), indent=2)

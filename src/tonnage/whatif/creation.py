@@ -30,11 +30,14 @@ from tonnage.objects.decode_errors import Unreadable
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key, Object, changed
 from tonnage.objects.resources import BY_PLURAL, Resource
-from tonnage.whatif.manifest_errors import BrokenManifest
+from tonnage.whatif.manifest_errors import BrokenManifest, Origin
 from tonnage.whatif.manifests import READ_BY_CREATION, Manifest, Manifests
 
 _QUOTAS = BY_PLURAL["", "resourcequotas"]
 _NODES, _STORAGE_CLASSES = BY_PLURAL["", "nodes"], BY_PLURAL["storage.k8s.io", "storageclasses"]
+
+
+T = TypeVar("T", bound=Object)
 
 
 class QuotaExceeded(TonnageError):
@@ -116,6 +119,10 @@ class Creation:
             raise BrokenManifest(manifest.origin, exc.message.partition(" is forbidden: ")[2], field="spec") from exc
         return _typed(manifest)
 
+    def made(self, cls: type[T], origin: Origin, doc: Doc, warnings: list[str]) -> T:
+        """An object that a controller would make, as `of` has it."""
+        return cast(T, self.of(Manifest(origin, resource_of(cls), doc, is_from_server=False), warnings))
+
     def charge(self, made: Object) -> None:
         """Charge the quotas of its namespace for an object that is made. Raises QuotaExceeded. A quota that nobody has
         counted yet is passed over."""
@@ -177,7 +184,6 @@ def _typed(manifest: Manifest) -> Object:
         raise BrokenManifest(manifest.origin, problem, field=exc.field) from exc
 
 
-T = TypeVar("T", bound=Object)
 Place = tuple[str, Key]
 """(kind, namespace/name)."""
 

@@ -27,13 +27,11 @@ from tonnage.behaviour.workloads.templates import claim_for, pod_from_template, 
 from tonnage.objects.apps_v1 import DaemonSet, Deployment, ReplicaSet, StatefulSet
 from tonnage.objects.batch_v1 import CronJob, Job
 from tonnage.objects.codec import resource_of
-from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod, ReplicationController
-from tonnage.objects.core_v1.persistent_volume import Volume
+from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod, ReplicationController, Volume
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Object, changed
 from tonnage.whatif.creation import Creation, QuotaExceeded, stable_uid
 from tonnage.whatif.manifest_errors import Origin
-from tonnage.whatif.manifests import Manifest
 from tonnage.whatif.sources import ClusterState
 from tonnage.whatif.workloads import Workload, pods_of
 
@@ -279,10 +277,7 @@ class WorkloadExpander:
         metadata["uid"] = uid_of(resource.kind, metadata["namespace"], metadata["name"])
         source = self._state.origins.get((type(owner).__name__, owner.key)) or Origin(self._state.source, 0)
         origin = Origin(source.file, source.document, source.item, f"{place} of {type(owner).__name__} {owner.key}")
-        made = self._creation.of(Manifest(origin, resource, doc, is_from_server=False), self._warnings)
-        if not isinstance(made, cls):
-            raise TypeError(f"{place} was made a {type(made).__name__}")
-        return made
+        return self._creation.made(cls, origin, doc, self._warnings)
 
 
 def _is_of(found: ReplicaSet, deployment: Deployment) -> bool:

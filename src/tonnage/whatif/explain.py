@@ -10,13 +10,14 @@ is expected on that node from then on, so that the pods after it do not count on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
 from tonnage.clock import Clock
 from tonnage.errors import TonnageError, closest
+from tonnage.keyed import grouped
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object, changed, split_key
 from tonnage.objects.requirements import Toleration
@@ -31,7 +32,7 @@ from tonnage.scheduling.volumes.capacity.pools import listed_pools
 from tonnage.whatif.creation import ObjectsByKind
 from tonnage.whatif.replay import Replay
 from tonnage.whatif.scheduler_memory import SchedulerMemory
-from tonnage.whatif.sources import ClusterState, engine_over
+from tonnage.whatif.sources import ClusterState, Note, engine_over, unheard
 from tonnage.whatif.workloads import Workload, is_workload
 
 _GUESSES: Final = 3
@@ -44,7 +45,7 @@ def explain_pod(
     *,
     clock: Clock,
     memory: SchedulerMemory | None = None,
-    note: Callable[[str], object] = lambda sentence: None,
+    note: Note = unheard,
 ) -> Explanation:
     """What the scheduler would decide about a pod, as if it were new, on a cluster of these objects.
 
@@ -63,12 +64,7 @@ def explain_pod(
 
 
 def decided_on(
-    pod: Pod,
-    state: ClusterState,
-    configuration: Configuration,
-    *,
-    is_default: bool,
-    note: Callable[[str], object] = lambda sentence: None,
+    pod: Pod, state: ClusterState, configuration: Configuration, *, is_default: bool, note: Note = unheard
 ) -> tuple[Explanation, ResolvedProfile]:
     """A pod explained, with the profile that decided. Raises TonnageError when there is no profile for it."""
     profile = profile_for(pod, configuration, is_default=is_default, note=note)
@@ -119,9 +115,7 @@ def _hint(key: Key, namesake: str, known: Iterable[Key]) -> str | None:
     if namesake:
         return f"{key} is a {namesake}; name one of its pods"
     namespace, name = split_key(key)
-    by_namespace: dict[str, list[str]] = {}
-    for other in known:
-        by_namespace.setdefault(split_key(other)[0], []).append(split_key(other)[1])
+    by_namespace = grouped(map(split_key, known))
     here = by_namespace.pop(namespace, [])
     close = [other for other in here if other.startswith(name)][:_GUESSES] or closest(name, here, most=_GUESSES)
     found = [f"{namespace}/{other}" for other in close]
@@ -129,9 +123,7 @@ def _hint(key: Key, namesake: str, known: Iterable[Key]) -> str | None:
     return f"did you mean {' or '.join(found)}?" if found else None
 
 
-def profile_for(
-    pod: Pod, configuration: Configuration, *, is_default: bool, note: Callable[[str], object] = lambda sentence: None
-) -> ResolvedProfile:
+def profile_for(pod: Pod, configuration: Configuration, *, is_default: bool, note: Note) -> ResolvedProfile:
     """The profile that the pod's schedulerName asks for.
 
     With the default configuration (`is_default`) any pod is decided on by the first profile, which is noted; with a
@@ -254,12 +246,7 @@ class DecisionSequence:
     """Decides on the pods of one cluster, one after the other. What a person should know is handed to `note`, once."""
 
     def __init__(
-        self,
-        state: ClusterState,
-        configuration: Configuration,
-        *,
-        is_default: bool,
-        note: Callable[[str], object] = lambda sentence: None,
+        self, state: ClusterState, configuration: Configuration, *, is_default: bool, note: Note = unheard
     ) -> None:
         self._state = state
         self._is_default = is_default

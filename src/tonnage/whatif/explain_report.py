@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from tonnage.clock import rfc3339
+from tonnage.keyed import grouped
 from tonnage.printable import assembled, text
 from tonnage.scheduling.decision.explain import Explanation, NodeAnswer, PreemptionAnswer
 from tonnage.scheduling.decision.nominated_room import held_sentence
@@ -99,13 +100,11 @@ def claim_sentences(account: NodeAccount) -> Iterator[str]:
 
 def _print_bad_orders(accounts: Iterable[tuple[str, NodeAccount]], page: TextPage) -> None:
     """Fits that depend on the order of the claims: a safe order, an unsafe one, and their nodes."""
-    found: dict[str, dict[str, None]] = {}
-    for name, account in accounts:
-        for claim in account.claims:
-            if claim.miss is None and (told := "; ".join(_orders_told(claim.supply))):
-                found.setdefault(told, {})[name] = None
-    for told, nodes in list(found.items())[:_MOST_BAD_ORDERS]:
-        page.say(text(f"{told} ({named(list(nodes))})", style="dim"))
+    fitting = ((name, claim) for name, account in accounts for claim in account.claims if claim.miss is None)
+    told = (("; ".join(_orders_told(claim.supply)), name) for name, claim in fitting)
+    found = grouped((order, name) for order, name in told if order)
+    for order, nodes in list(found.items())[:_MOST_BAD_ORDERS]:
+        page.say(text(f"{order} ({named(list(dict.fromkeys(nodes)))})", style="dim"))
     page.more(len(found) - _MOST_BAD_ORDERS, "more like these")
 
 
@@ -321,9 +320,7 @@ def _short(plugin: str, weights: Mapping[str, int]) -> str:
 
 def refused_together(nodes: Iterable[NodeAnswer]) -> list[tuple[tuple[str, tuple[str, ...]], list[NodeAnswer]]]:
     """Refused nodes by plugin and reasons, largest group first."""
-    groups: dict[tuple[str, tuple[str, ...]], list[NodeAnswer]] = {}
-    for answer in nodes:
-        groups.setdefault((answer.rejected_by, answer.reasons), []).append(answer)
+    groups = grouped(((answer.rejected_by, answer.reasons), answer) for answer in nodes)
     return sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
 
 
@@ -353,10 +350,7 @@ def nearest_miss(refused: Sequence[NodeAnswer]) -> str:
         return ""
     nearest, name = min(misses)
     told = nearest.told if len({miss.told for miss, _ in misses}) == 1 else f"{name}: {nearest.told}"
-    helped: dict[str, list[str]] = {}
-    for miss, other in misses:
-        if miss.hint and not nearest.hint:
-            helped.setdefault(miss.hint, []).append(other)
+    helped = grouped((miss.hint, other) for miss, other in misses if miss.hint and not nearest.hint)
     if not helped:
         return told
     hint, names = max(helped.items(), key=lambda item: len(item[1]))

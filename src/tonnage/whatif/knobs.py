@@ -11,8 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
-from tonnage.objects.core_v1.persistent_volume import BIND_COMPLETED, SELECTED_NODE
+from tonnage.objects.core_v1 import BIND_COMPLETED, SELECTED_NODE, Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object, changed
 from tonnage.objects.requirements import UNSCHEDULABLE, Taint
 from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
@@ -23,10 +22,21 @@ from tonnage.whatif.node_copies import room_given_back, with_more_room, with_mor
 from tonnage.whatif.page import any_of, count_text, natural
 
 CLAIM, UNCORDON, TAINT, LABEL, GATE, DELETE, CLASS, REQUEST, SLOTS, POOL, RESOURCE, PAIR, NODE = range(13)
-_KINDS: Final = (
-    *("claim", "uncordon", "taint", "label", "gate", "delete", "class", "request", "slots", "pool", "resource"),
-    *("pair", "node"),
-)
+_KINDS: Final = [
+    "claim",
+    "uncordon",
+    "taint",
+    "label",
+    "gate",
+    "delete",
+    "class",
+    "request",
+    "slots",
+    "pool",
+    "resource",
+    "pair",
+    "node",
+]
 """Ranks: what costs nothing comes first, a change of a size after that, another node last."""
 _MOST_SLOTS: Final = 256
 _MOST_CLASSES: Final = 8
@@ -141,7 +151,11 @@ def least(most: int, does: Callable[[int], bool]) -> int | None:
 
 
 def uncordon_knob(node: Node) -> Knob:
-    return Knob(UNCORDON, (node,), lambda of, more: _uncordoned(of), lambda more: "uncordon {node}", node=node.name)
+    def uncordoned(of: Node, more: int) -> Node:
+        taints = tuple(taint for taint in of.spec.taints if taint.key != UNSCHEDULABLE)
+        return changed(of, spec={"unschedulable": False, "taints": taints})
+
+    return Knob(UNCORDON, (node,), uncordoned, lambda more: "uncordon {node}", node=node.name)
 
 
 def state_knobs(node: Node, pod: Pod) -> Iterator[Knob]:
@@ -153,12 +167,19 @@ def state_knobs(node: Node, pod: Pod) -> Iterator[Knob]:
     if missing and not any(map(_PHYSICAL.match, missing)):
         told = ", ".join(f"{key}={value}" for key, value in sorted(missing.items()))
         words = f"label {told} on {{node}}"
-        yield Knob(LABEL, (node,), lambda of, more: _labelled(of, missing), lambda more: words, node=node.name)
+
+        def labelled(of: Node, more: int) -> Node:
+            return changed(of, metadata={"labels": {**of.metadata.labels, **missing}})
+
+        yield Knob(LABEL, (node,), labelled, lambda more: words, node=node.name)
 
 
 def _taint_knob(node: Node, taint: Taint) -> Knob:
+    def without(of: Node, more: int) -> Node:
+        return changed(of, spec={"taints": tuple(each for each in of.spec.taints if each != taint)})
+
     told = f"the taint {taint.key}:{taint.effect} off {{node}}"
-    return Knob(TAINT, (node,), lambda of, more: _without_taint(of, taint), lambda more: told, node=node.name)
+    return Knob(TAINT, (node,), without, lambda more: told, node=node.name)
 
 
 def slots_knobs(csi_node: CSINode) -> Iterator[Knob]:
@@ -268,19 +289,6 @@ def unbound(claim: PersistentVolumeClaim) -> PersistentVolumeClaim:
     told = claim.metadata.annotations.items()
     kept = {key: value for key, value in told if key not in (BIND_COMPLETED, SELECTED_NODE)}
     return changed(claim, metadata={"annotations": kept}, spec={"volume_name": ""}, status={"phase": "Pending"})
-
-
-def _uncordoned(node: Node) -> Node:
-    taints = tuple(taint for taint in node.spec.taints if taint.key != UNSCHEDULABLE)
-    return changed(node, spec={"unschedulable": False, "taints": taints})
-
-
-def _without_taint(node: Node, taint: Taint) -> Node:
-    return changed(node, spec={"taints": tuple(each for each in node.spec.taints if each != taint)})
-
-
-def _labelled(node: Node, labels: dict[str, str]) -> Node:
-    return changed(node, metadata={"labels": {**node.metadata.labels, **labels}})
 
 
 _MOST_UNUSED: Final = 16

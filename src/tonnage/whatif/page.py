@@ -94,7 +94,8 @@ class FittedTable:
     def _narrowest(self, place: int) -> int:
         if self.kinds[place] in "n1":
             return self._widest(place)
-        return max(*(_longest_word(row[place]) for row in (*self.rows, [text(head) for head in self.heads])), 0)
+        cells = (self.heads[place], *(row[place].plain for row in self.rows))
+        return max((cell_len(word) for cell in cells for word in cell.split()), default=0)
 
     def _widths(self, width: int) -> list[int] | None:
         """The width of each column, narrow columns first; None if the longest words do not fit."""
@@ -181,6 +182,11 @@ class TextPage:
             self.write((lead or text(" " * indent)) + part)
             lead = None
 
+    def part(self, line: Text, indent: int = 0) -> None:
+        """Write a paragraph after an empty line."""
+        self.blank()
+        self.say(line, indent)
+
     def more(self, count: int, what: str = "more", indent: int = 0) -> None:
         """Write how many entries are left out; nothing for 0."""
         if count > 0:
@@ -197,10 +203,6 @@ class TextPage:
             self._console.print(line, soft_wrap=True)
         else:
             self._out.write(f"{line.plain}\n")
-
-
-def _longest_word(cell: Text) -> int:
-    return max((cell_len(word) for word in cell.plain.split()), default=0)
 
 
 def _broken(line: Text, width: int) -> list[Text]:

@@ -271,8 +271,13 @@ def show(answer: RepeatedRecording, page: TextPage) -> None:
     if why := _why(answer.repeated):
         page.say(text(why))
     for name, tally in answer.judged.items():
-        page.blank()
-        _run(name, tally, page)
+        told = f"{name}: {tally.decisions:,} decisions, {tally.agreed:,} as recorded"
+        if tally.ties:
+            told += f", {tally.ties:,} of them between nodes that are equally good"
+        page.part(text(f"{told}; {tally.differing:,} differ", style="bold"))
+        if tally.differences:
+            page.blank()
+            show_differences(tally, page, ("RECORDED", name), "")
 
 
 def headline(repeated: Repeated) -> str:
@@ -291,14 +296,3 @@ def _why(repeated: Repeated) -> str:
     if difference is None or difference.explanation is None:
         return ""
     return verdict_of(difference.explanation, difference.recorded).why or difference.explanation.message
-
-
-def _run(name: str, tally: Tally, page: TextPage) -> None:
-    told = f"{name}: {tally.decisions:,} decisions, {tally.agreed:,} as recorded"
-    if tally.ties:
-        told += f", {tally.ties:,} of them between nodes that are equally good"
-    page.say(text(f"{told}; {tally.differing:,} differ", style="bold"))
-    if not tally.differences:
-        return
-    page.blank()
-    show_differences(tally, page, ("RECORDED", name), "")

@@ -106,7 +106,9 @@ class Replay(ReplayObjects):
         """
         pod = self.pod(key)
         self._check_waiting(pod)
-        queued = self._taken(pod)
+        queued = self.engine.queue.take_nowait(pod)
+        if queued is None:
+            raise no_profile(pod, self.engine)
         attempt = self.engine.attempt(queued, explains=explains)
         if attempt.exception is not None:
             raise attempt.exception
@@ -116,13 +118,6 @@ class Replay(ReplayObjects):
             self.engine.done(pod)
             self._on_their_way[uid_of(pod)] = _OnItsWay(queued, attempt.placement)
         return attempt
-
-    def _taken(self, pod: Pod) -> QueuedPod:
-        """The pod as the queue holds it. Raises ReplayError if no profile would place it."""
-        queued_pod = self.engine.queue.take_nowait(pod)
-        if queued_pod is None:
-            raise no_profile(pod, self.engine)
-        return queued_pod
 
     def fail_binding(self, key: Key) -> str:
         """Undo a pod's last decision. Returns its node. Raises ReplayError when there is no decision to fail."""

@@ -39,6 +39,7 @@ from tonnage.whatif.manifest_errors import BrokenManifest, Origin, shown_value
 from tonnage.whatif.manifests import READ, GivenText, documents_of, objects_at
 from tonnage.whatif.page import TextPage
 from tonnage.whatif.replay import Replay, ReplayError
+from tonnage.whatif.sources import Note
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,9 +185,7 @@ class _Reader:
                 raise self._broken(
                     f"{place}.{name} is not set", field=f"{place}.{name}", hint=f"write {name}: beside the others"
                 )
-        return self._judged(place, value["kind"], value.get("namespace", ""), value["name"])
-
-    def _judged(self, place: str, kind: str, namespace: str, name: str) -> StepTarget:
+        kind, namespace, name = value["kind"], value.get("namespace", ""), value["name"]
         kinds = {known: resource for (_, known), resource in READ.items()}
         if kind not in kinds:
             hint = did_you_mean(kind, kinds) or f"scheduling reads {', '.join(sorted(kinds))}"
@@ -239,7 +238,7 @@ def take(run: Replay, number: int, step: Step) -> StepResult:
     return StepResult(number, kind, told)
 
 
-def taken(run: Replay, steps: Iterable[Step], file: str, note: Callable[[str], object]) -> Iterator[StepResult]:
+def taken(run: Replay, steps: Iterable[Step], file: str, note: Note) -> Iterator[StepResult]:
     """Execute the steps of a file and yield their results. Raises BrokenManifest for an impossible step.
 
     Calls `note` once for every scheduler name that pods ask for and no profile has.

@@ -27,6 +27,7 @@ from tonnage.client.config.connection import KubeconfigUser
 from tonnage.clock import Clock
 from tonnage.endpoints import Endpoint
 from tonnage.errors import TonnageError
+from tonnage.keyed import grouped
 from tonnage.objects.core_v1 import ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod, Service
 from tonnage.objects.meta import Key, Object, changed, split_key
 from tonnage.objects.small_groups import Lease
@@ -147,12 +148,15 @@ class SchedulerMemory:
         pods = known.of(Pod)
         own_claims = self._own_claims(asked, pods) if asked is not None else set()
         asked_uid = asked.uid if asked is not None else None
-        for claim in self.claims:
-            if claim.claim not in own_claims:
-                _assume_claim(engine, claim)
-        for volume in self.volumes:
-            if volume.claim not in own_claims:
-                _assume_volume(engine, volume)
+        claims, volumes = engine.cluster.storage.claims, engine.cluster.storage.volumes
+        for told in self.claims:
+            claim = claims.get(told.claim) if told.claim not in own_claims else None
+            if claim is not None and claim.uid == told.uid and (with_node := _with_annotations(claim, told)) != claim:
+                claims.assume(with_node)
+        for assumed in self.volumes:
+            volume = volumes.get(assumed.volume) if assumed.claim not in own_claims else None
+            if volume is not None and volume.uid == assumed.uid and volume.spec.claim_ref is None:
+                volumes.assume(_with_owner(volume, assumed))
         for each in self.pods:
             pod = pods.get(each.pod)
             if pod is None or pod.uid != each.uid or pod.spec.node_name or pod.uid == asked_uid:
@@ -165,11 +169,8 @@ class SchedulerMemory:
             remember(failed.uid, failed.node, failed.times, failed.why, failed.until)
         if self.nominations is not None:
             _nominate(engine, self.nominations, pods)
-        holds: dict[Reservation, list[Hold]] = {}
-        for held in self.held:
-            included = _included(held, known)
-            if not (own_claims | included).issuperset(held.claims):
-                holds.setdefault(held.mode, []).append(held.as_hold)
+        kept = (held for held in self.held if not (own_claims | _included(held, known)).issuperset(held.claims))
+        holds = grouped((held.mode, held.as_hold) for held in kept)
         engine.held.agree_with(holds, {key: PodInfo(pod) for key, pod in pods.items()})
 
     def written_to(self, objects: Iterable[Object]) -> list[Object]:
@@ -263,25 +264,8 @@ def _included(held: RememberedCapacity, objects: ObjectsByKind) -> set[Key]:
     return {claim.key for claim in made if includes_claim(capacity, claim.uid)}
 
 
-def _assume_claim(engine: Engine, told: AssumedClaim) -> None:
-    claims = engine.cluster.storage.claims
-    claim = claims.get(told.claim)
-    if claim is None or claim.uid != told.uid:
-        return
-    with_node = _with_annotations(claim, told)
-    if with_node != claim:
-        claims.assume(with_node)
-
-
 def _with_annotations(claim: PersistentVolumeClaim, told: AssumedClaim) -> PersistentVolumeClaim:
     return changed(claim, metadata={"annotations": {**claim.metadata.annotations, **told.annotations}})
-
-
-def _assume_volume(engine: Engine, told: AssumedVolume) -> None:
-    volumes = engine.cluster.storage.volumes
-    volume: PersistentVolume | None = volumes.get(told.volume)
-    if volume is not None and volume.uid == told.uid and volume.spec.claim_ref is None:
-        volumes.assume(_with_owner(volume, told))
 
 
 def _with_owner(volume: PersistentVolume, told: AssumedVolume) -> PersistentVolume:

@@ -99,7 +99,8 @@ def seen_in(
     silent = {name: why for name, why in silent.items() if ended_at[name] >= seen_at.get(name, _NEVER)}
     for pod in pods:
         name, created_at = pod.spec.scheduler_name, pod.metadata.creation_timestamp
-        is_untried = pod.key not in tried_at and _awaits_a_try(pod)
+        is_held_back = pod.is_terminal or pod.metadata.is_terminating or pod.spec.scheduling_gates
+        is_untried = pod.key not in tried_at and not pod.spec.node_name and not is_held_back
         if name in silent or not is_untried or created_at is None or created_at > now - _PATIENCE:
             continue
         if name not in seen_at:
@@ -107,11 +108,6 @@ def seen_in(
         elif seen_at[name] < created_at:
             silent[name] = f"scheduler {name} is silent since {rfc3339(seen_at[name])}: newer pods were never tried"
     return replace(schedulers_seen, silent={name: why for name, why in silent.items() if name not in held})
-
-
-def _awaits_a_try(pod: Pod) -> bool:
-    is_waiting = not pod.spec.node_name and not pod.is_terminal and not pod.metadata.is_terminating
-    return is_waiting and not pod.spec.scheduling_gates
 
 
 def _tried_at(pod: Pod, decided: Collection[Key]) -> datetime | None:

@@ -9,7 +9,7 @@ import asyncio
 import dataclasses
 import random
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -40,6 +40,16 @@ from tonnage.whatif.workloads import NOT_READ_BY_DECISIONS
 
 if TYPE_CHECKING:
     from tonnage.client.http import Client
+
+
+Step = Callable[[float], object]
+"""Called with how much was done. It may raise OutOfTime."""
+Note = Callable[[str], object]
+"""Called with a sentence that a person should know."""
+
+
+def unheard(told: object) -> None:
+    """A step or a note that nobody asked for."""
 
 
 class OutOfTime(Exception):
@@ -273,31 +283,22 @@ async def listed(
     answers: list[ObjectList[Object] | TonnageError | None] = []
     if not at and kinds:
         first = await _listed(client, kinds[0], "")
-        answers, at = [first], "" if isinstance(first, TonnageError) else first.resource_version
-    answers += await asyncio.gather(*(_listed_at(client, kind, at) for kind in kinds[len(answers) :]))
+        answers, at = [first], first.resource_version if isinstance(first, ObjectList) else ""
+    answers += await asyncio.gather(*(_listed(client, kind, at) for kind in kinds[len(answers) :]))
     for kind, answer in zip(kinds, answers, strict=True):
         if answer is None:  # one after the other: `READ_KINDS` has pods before the claims that they name
             answer, at = await _listed(client, kind, ""), ""
         if isinstance(answer, NotFound) and not tells_unknown:
             continue
-        if isinstance(answer, TonnageError):
-            unlisted[kind.cls.__name__] = answer.message
-        else:
+        if isinstance(answer, ObjectList):
             objects += answer.items
+        elif answer is not None:
+            unlisted[kind.cls.__name__] = answer.message
     return objects, unlisted, at
 
 
-async def _listed_at(client: Client, kind: ReadKind, at: str) -> ObjectList[Object] | TonnageError | None:
+async def _listed(client: Client, kind: ReadKind, at: str) -> ObjectList[Object] | TonnageError | None:
     """None when the server cannot tell how it was at that moment."""
-    try:
-        return await _listed(client, kind, at)
-    except ApiError as exc:
-        if not at or exc.code not in _NOT_AT_THAT_MOMENT:
-            raise
-        return None
-
-
-async def _listed(client: Client, kind: ReadKind, at: str) -> ObjectList[Object] | TonnageError:
     try:
         # Pods that have ended are asked about too; of other kinds nobody looks at what a decision cannot see.
         selected = "" if kind.is_needed else kind.field_selector
@@ -306,6 +307,10 @@ async def _listed(client: Client, kind: ReadKind, at: str) -> ObjectList[Object]
         if kind.is_needed:
             raise
         return exc
+    except ApiError as exc:
+        if not at or exc.code not in _NOT_AT_THAT_MOMENT:
+            raise
+        return None
 
 
 def clock_of(objects: Iterable[Object]) -> VirtualClock:

@@ -88,6 +88,8 @@ def test_a_drain_that_was_interrupted_early_is_a_page_too():
         "moves": [],
         "stuck": [],
         "holds": None,
+        "bytesRebuilt": {"total": 0, "moves": []},
+        "survivesOneMore": {"holds": None, "tried": 0, "notTried": 0, "complete": False, "failures": []},
         "disksBefore": [],
         "disksAfter": [],
         "partial": True,

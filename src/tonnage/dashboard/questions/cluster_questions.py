@@ -24,12 +24,12 @@ from tonnage.objects.meta import Object
 from tonnage.whatif.drain.preview import Preview, known_nodes
 from tonnage.whatif.drain.rehearsal import Scene
 from tonnage.whatif.fit import MOST
-from tonnage.whatif.fit.fitting import Step, asked_template, asked_workload, fitted
+from tonnage.whatif.fit.fitting import asked_template, asked_workload, fitted
 from tonnage.whatif.manifests import GivenText
 from tonnage.whatif.pending.pending import PendingQuestion, summary
 from tonnage.whatif.simulate.played_cluster import PlayedCluster
 from tonnage.whatif.simulate.world_state import WorldSettings
-from tonnage.whatif.sources import ClusterState, OutOfTime
+from tonnage.whatif.sources import ClusterState, OutOfTime, Step
 from tonnage.whatif.workloads import is_workload
 
 FIRST_S: Final = 1.0

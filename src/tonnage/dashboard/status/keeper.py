@@ -179,8 +179,7 @@ def show(keeper: StatusKeeper, page: TextPage) -> None:
         show_trouble(keeper, each, page)
         if more:
             page.more(more, f"of this kind; -o json lists {'it' if more == 1 else 'them'}", INDENT)
-    page.blank()
-    page.say(verdict(keeper))
+    page.part(verdict(keeper))
     for sentence in keeper.unseen:
         page.say(text(sentence, style="dim"))
 

@@ -161,8 +161,7 @@ def now_lines(keeper: StatusKeeper, *, width: int, search: str = "") -> list[Scr
         return [plain("looking", "dim")]
     page = PageOfLines(width)
     page.heading(" · ".join(overview_texts(keeper.overview)))
-    page.blank()
-    page.say(verdict(keeper))
+    page.part(verdict(keeper))
     for each, more in folded(keeper.found):
         if not matches(search, each.headline, each.meaning, each.kind):
             continue

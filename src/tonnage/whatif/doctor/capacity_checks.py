@@ -22,6 +22,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, Final
 
+from tonnage.keyed import grouped
 from tonnage.objects import storage_v1
 from tonnage.objects.core_v1 import PersistentVolume
 from tonnage.objects.requirements import allows_topology
@@ -74,15 +75,11 @@ class DriverFigures:
     @cached_property
     def layout(self) -> CapacityLayout:
         reached = [self.facts.reach[capacity.key] for capacity in self.objects]
-        found = {self._layout_of(len(nodes)) for nodes in reached if nodes}
+        layout_of = {len(self.facts.nodes): CapacityLayout.CLUSTER, 1: CapacityLayout.NODE}  # also of a single node
+        found = {layout_of.get(len(nodes), CapacityLayout.SHARED) for nodes in reached if nodes}
         if not found:
             return CapacityLayout.NONE
         return found.pop() if len(found) == 1 else CapacityLayout.MIXED
-
-    def _layout_of(self, nodes: int) -> CapacityLayout:
-        if nodes == 1:  # also in a cluster of a single node
-            return CapacityLayout.NODE
-        return CapacityLayout.CLUSTER if nodes == len(self.facts.nodes) else CapacityLayout.SHARED
 
     @cached_property
     def most_pools(self) -> int:
@@ -203,10 +200,8 @@ def _provisioning_by_sums(pairs: Iterable[Sequence[tuple[int, int]]]) -> tuple[P
 
 def figures_of(facts: Facts) -> Mapping[str, DriverFigures]:
     """What the capacity objects say, for every driver with a CSIDriver or capacity objects."""
-    made: dict[str, list[PersistentVolume]] = {}
-    for volume in facts.volumes.values():
-        if volume.spec.csi is not None and facts.homes.get(volume.name):
-            made.setdefault(volume.class_name, []).append(volume)
+    known = (volume for volume in facts.volumes.values() if facts.homes.get(volume.name))
+    made = grouped((volume.class_name, volume) for volume in known if volume.spec.csi is not None)
     found = {}
     for driver in sorted({*facts.drivers, *facts.capacities_of}):
         objects = facts.capacities_of.get(driver, ())
@@ -219,10 +214,7 @@ def _volumes_by_object(
 ) -> Mapping[str, Sequence[PersistentVolume]]:
     """By object: the volumes of its class of which it reaches every node."""
     found: dict[str, list[PersistentVolume]] = {capacity.key: [] for capacity in objects}
-    by_place: dict[tuple[str, str], list[CSIStorageCapacity]] = {}
-    for capacity in objects:
-        for node in facts.reach[capacity.key]:
-            by_place.setdefault((capacity.storage_class_name, node), []).append(capacity)
+    by_place = grouped(((each.storage_class_name, node), each) for each in objects for node in facts.reach[each.key])
     for class_name in {capacity.storage_class_name for capacity in objects}:
         for volume in made.get(class_name, ()):
             homes = facts.homes[volume.name]

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, is_out_of_use
-from tonnage.objects.core_v1.persistent_volume import SELECTED_NODE
+from tonnage.keyed import grouped
+from tonnage.objects.core_v1 import SELECTED_NODE, Node, PersistentVolume, PersistentVolumeClaim, is_out_of_use
 from tonnage.objects.size_rules import known_size_rules, problem_with_size_rules
 from tonnage.objects.storage_v1 import CAPACITY_GROUP, POOL_POLICIES, POOL_POLICY, SIZE_RULES, CSIDriver, StorageClass
 from tonnage.scheduling.cluster.storage import taken_over_by
@@ -53,12 +53,6 @@ def class_findings(facts: Facts) -> Iterator[Finding]:
     yield from _size_rules(facts)
 
 
-def _have_ids(facts: Facts, classes: Sequence[StorageClass]) -> bool:
-    """True if all capacity objects of these classes tell which pools they have in common."""
-    names = {storage_class.name for storage_class in classes}
-    return all(pool_ids_of(capacity) for capacity in facts.capacities.values() if capacity.storage_class_name in names)
-
-
 def _shared(facts: Facts, driver: str, classes: Sequence[StorageClass]) -> Iterator[Finding]:
     """Sets of classes with equal figures wherever two of them have any, unless they already form a group."""
     told = {storage_class.name: _figures(facts, driver, storage_class.name) for storage_class in classes}
@@ -73,11 +67,12 @@ def _shared(facts: Facts, driver: str, classes: Sequence[StorageClass]) -> Itera
     taken = {storage_class.capacity_group for storage_class in classes}
     for alike in sets:
         groups = {storage_class.capacity_group for storage_class in alike}
-        if len(alike) < 2 or groups == {alike[0].capacity_group} != {""} or _have_ids(facts, alike):
-            continue
+        names = [storage_class.name for storage_class in alike]
+        capacities = (capacity for capacity in facts.capacities.values() if capacity.storage_class_name in names)
+        if len(alike) < 2 or groups == {alike[0].capacity_group} != {""} or all(map(pool_ids_of, capacities)):
+            continue  # they are told apart by the ids of their pools, too
         group = next((name for name in sorted(groups) if name), "") or _free_name(driver, taken)
         taken.add(group)
-        names = [storage_class.name for storage_class in alike]
         lacking = [storage_class.name for storage_class in alike if storage_class.capacity_group != group]
         places = len(set.intersection(*({*told[name]} for name in names)))
         yield CATALOGUE["classes-share-disks"].about(
@@ -129,10 +124,7 @@ def _free_name(driver: str, taken: set[str]) -> str:
 
 
 def _groups(facts: Facts) -> Iterator[Finding]:
-    by_name: dict[str, list[StorageClass]] = {}
-    for storage_class in facts.classes.values():
-        if storage_class.capacity_group:
-            by_name.setdefault(storage_class.capacity_group, []).append(storage_class)
+    by_name = grouped((each.capacity_group, each) for each in facts.classes.values() if each.capacity_group)
     for group, members in sorted(by_name.items()):
         drivers = {storage_class.provisioner for storage_class in members}
         alone = [member for member in members if sum(other.provisioner == member.provisioner for other in members) == 1]

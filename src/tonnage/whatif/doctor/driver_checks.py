@@ -38,8 +38,7 @@ _LAYOUTS = {
 
 
 def driver_findings(facts: Facts, figures: Mapping[str, DriverFigures]) -> Iterator[Finding]:
-    for name in facts.driver_names:
-        driver = facts.drivers[name]
+    for name, driver in facts.drivers.items():
         yield CATALOGUE["driver-summary"].about(driver, _summary(facts, driver, figures[name]), NOTHING)
         yield from registration_findings(facts, driver)
         yield from _rebuilding(facts, driver)
@@ -185,9 +184,9 @@ def _without_driver(facts: Facts) -> Iterator[Finding]:
 
 def attach_findings(facts: Facts) -> Iterator[Finding]:
     attached = Counter((each.spec.attacher, each.spec.node_name) for each in facts.attachments.values())
-    for name in facts.driver_names:
+    for name, driver in facts.drivers.items():
         limits = _limits(facts, name)
-        yield from _told(facts.drivers[name], limits)
+        yield from _told(driver, limits)
         for node, limit in limits.items():
             yield from _on_node(name, node, limit, attached[name, node])
     yield from _refused(facts)

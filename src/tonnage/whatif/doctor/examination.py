@@ -6,8 +6,8 @@ few objects; -o json lists all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from tonnage.printable import assembled, text
@@ -22,7 +22,7 @@ from tonnage.whatif.explain import DecisionSequence
 from tonnage.whatif.page import TextPage, count_text
 from tonnage.whatif.pending.pending import PendingQuestion
 from tonnage.whatif.simulate.world import disks_of_objects
-from tonnage.whatif.sources import ClusterState
+from tonnage.whatif.sources import ClusterState, Step, unheard
 
 EXIT_CODES: Mapping[Severity, int] = {Severity.ERROR: 5, Severity.WARNING: 4, Severity.INFO: 0}
 """The exit code by the worst finding. 1 is a failed command, 2 wrong usage."""
@@ -38,10 +38,10 @@ class Examination:
     """As in `disk_documents`, with what a newly started scheduler would keep back."""
     is_partial: bool = False
     """The examination was interrupted: findings may be missing."""
-    counts: Mapping[Severity, int] = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.counts = {severity: sum(found.severity is severity for found in self.findings) for severity in WORST_FIRST}
+    @property
+    def counts(self) -> Mapping[Severity, int]:
+        return {severity: sum(found.severity is severity for found in self.findings) for severity in WORST_FIRST}
 
     @property
     def worst(self) -> Severity:
@@ -71,13 +71,7 @@ class Examination:
         return found
 
 
-def examine(
-    facts: Facts,
-    state: ClusterState,
-    configuration: Configuration,
-    *,
-    step: Callable[[float], object] = lambda amount: None,
-) -> Examination:
+def examine(facts: Facts, state: ClusterState, configuration: Configuration, *, step: Step = unheard) -> Examination:
     """Run every check. `configuration` is Tonnage's. Decisions about pods come last because they take longest
     (`work_of` counts the steps): Ctrl-C leaves a partial answer."""
     figures = figures_of(facts)
@@ -129,17 +123,14 @@ def show(found: Examination, page: TextPage) -> None:
         of_severity = [finding for finding in found.findings if finding.severity is severity]
         if not of_severity:
             continue
-        page.blank()
-        page.say(text(_HEADS[severity], style=_STYLES[severity]))
+        page.part(text(_HEADS[severity], style=_STYLES[severity]))
         driver = None
         for alike in _folded(of_severity):
             if alike[0].driver != driver and (driver is not None or alike[0].driver):
-                page.blank()
-                page.say(text(alike[0].driver or "the cluster", style="bold underline"), indent=2)
+                page.part(text(alike[0].driver or "the cluster", style="bold underline"), indent=2)
             driver = alike[0].driver
             _finding(page, alike, _STYLES[severity])
-    page.blank()
-    page.say(text("A CONFIGURATION THAT FITS", style="bold"))
+    page.part(text("A CONFIGURATION THAT FITS", style="bold"))
     for line in found.recommended.file.splitlines():
         page.say(text(line), indent=2)
 

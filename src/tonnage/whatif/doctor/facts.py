@@ -25,6 +25,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 import msgspec
 
 from tonnage.client.config.connection import ServerConnection
+from tonnage.keyed import grouped
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment
@@ -225,10 +226,7 @@ class Facts:
 
     @cached_property
     def classes_of(self) -> Mapping[str, Sequence[StorageClass]]:
-        found: dict[str, list[StorageClass]] = {}
-        for storage_class in self.classes.values():
-            found.setdefault(csi_driver_of(storage_class.provisioner), []).append(storage_class)
-        return found
+        return grouped((csi_driver_of(each.provisioner), each) for each in self.classes.values())
 
     def driver_of_class(self, name: str) -> str:
         """The provisioner of a class; empty for an unknown class."""
@@ -237,11 +235,8 @@ class Facts:
 
     @cached_property
     def capacities_of(self) -> Mapping[str, Sequence[CSIStorageCapacity]]:
-        found: dict[str, list[CSIStorageCapacity]] = {}
-        for capacity in self.capacities.values():
-            if driver := self.driver_of_class(capacity.storage_class_name):
-                found.setdefault(driver, []).append(capacity)
-        return found
+        found = ((self.driver_of_class(each.storage_class_name), each) for each in self.capacities.values())
+        return grouped((driver, each) for driver, each in found if driver)
 
     def is_checked(self, capacity: CSIStorageCapacity) -> bool:
         """True if new claims are compared with the object: its driver says so, or its class asks for it."""
@@ -251,16 +246,7 @@ class Facts:
     @cached_property
     def nodes_of(self) -> Mapping[str, Sequence[str]]:
         """By driver: the nodes where it is registered."""
-        found: dict[str, list[str]] = {}
-        for name, each in self.csi_nodes.items():
-            for driver in each.spec.drivers:
-                found.setdefault(driver.name, []).append(name)
-        return found
-
-    @cached_property
-    def driver_names(self) -> Sequence[str]:
-        """Every driver with a CSIDriver."""
-        return sorted(self.drivers)
+        return grouped((driver.name, name) for name, each in self.csi_nodes.items() for driver in each.spec.drivers)
 
     # -- which nodes --------------------------------------------------------------------------------------------------
 

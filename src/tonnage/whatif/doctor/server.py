@@ -23,6 +23,7 @@ from tonnage.client.config.connection import ServerConnection
 from tonnage.client.http import Client
 from tonnage.errors import TonnageError
 from tonnage.gates import Gate, Gates
+from tonnage.keyed import grouped
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
 from tonnage.objects.resources import ACCESS_REVIEWS, SUBJECT_ACCESS_REVIEWS
@@ -249,9 +250,7 @@ def _version(server: doctor_facts.ServerFacts, about: str) -> Iterator[Finding]:
 
 
 def _gates(server: doctor_facts.ServerFacts, about: str) -> Finding:
-    by_state: dict[FactAnswer, list[str]] = {}
-    for name, sign in sorted(server.gates.items()):
-        by_state.setdefault(sign.is_on, []).append(name)
+    by_state = grouped((sign.is_on, name) for name, sign in sorted(server.gates.items()))
     told = "; ".join(f"{_WORDS[state]}: {', '.join(names)}" for state, names in sorted(by_state.items(), reverse=True))
     remedy = "nothing to do: what the server drops, Tonnage keeps in annotations"
     if server.is_on("MutablePVNodeAffinity") is not FactAnswer.YES:
@@ -274,18 +273,15 @@ def _beyond(server: doctor_facts.ServerFacts, about: str) -> Finding:
 
 
 def access_findings(facts: Facts) -> Iterator[Finding]:
-    lacking: dict[tuple[str, str, str, bool], list[GrantedAccess]] = {}
-    for each in facts.access:
-        asked = each.permission
-        if each.is_allowed is FactAnswer.NO:
-            lacking.setdefault((asked.qualified, asked.namespace, asked.name, asked.is_needed), []).append(each)
+    refused = [each.permission for each in facts.access if each.is_allowed is FactAnswer.NO]
+    lacking = grouped(((each.qualified, each.namespace, each.name, each.is_needed), each) for each in refused)
     for (resource, namespace, name, is_needed), found in lacking.items():
-        verbs = [granted_access.permission.verb for granted_access in found]
+        verbs = [permission.verb for permission in found]
         listed = ", ".join(f'"{verb}"' for verb in verbs)
         where = (f" {name}" if name else "") + (f" in {namespace}" if namespace else "")
         names = f'resourceNames: ["{name}"], ' if name else ""
-        purposes = "; ".join(dict.fromkeys(granted_access.permission.purpose for granted_access in found))
-        group = found[0].permission.group
+        purposes = "; ".join(dict.fromkeys(permission.purpose for permission in found))
+        group = found[0].group
         bare = resource.replace(f".{group}", "", 1) if group else resource
         yield CATALOGUE["permission-missing" if is_needed else "permission-advised"].about(
             f"{'Role' if namespace else 'ClusterRole'} {resource}",

@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar, Final
 
 from tonnage.clock import VirtualClock
 from tonnage.gates import Gates
+from tonnage.keyed import grouped
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Key, Object, changed
 from tonnage.printable import printable
@@ -42,7 +43,7 @@ from tonnage.whatif.pending import causes
 from tonnage.whatif.pending.pending import PendingPod
 from tonnage.whatif.shadow.judging import Judge, ShadowVerdict, verdict_of
 from tonnage.whatif.simulate.presets import PRESETS, preset_gates
-from tonnage.whatif.sources import ClusterState
+from tonnage.whatif.sources import ClusterState, Step
 
 SCHEDULER_NAME = "tonnage"
 _ASKING_FOR_POOLS = ("capacity-without-pools", "classes-share-disks", "size-rules-missing")
@@ -57,8 +58,22 @@ class Recommendation:
     pool_fit: ClassVar = PoolFit.PREFER
 
     @property
+    def settings(self) -> dict[str, str]:
+        return {
+            "reservation": self.reservation.value,
+            "legacyPools": self.legacy_pools.value,
+            "poolFit": self.pool_fit.value,
+        }
+
+    @property
+    def _written(self) -> dict[str, str]:
+        """As in YAML, where None is null."""
+        return {name: "'None'" if value == Reservation.NONE else value for name, value in self.settings.items()}
+
+    @property
     def file(self) -> str:
         """A KubeSchedulerConfiguration with these settings, for a second scheduler in the cluster."""
+        settings = "\n      ".join(f"{name}: {value}" for name, value in self._written.items())
         return f"""\
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -70,14 +85,8 @@ profiles:
     args:
       apiVersion: tonnage.dev/v1alpha1
       kind: StorageCapacityArgs
-      reservation: {self._written_reservation}
-      legacyPools: {self.legacy_pools}
-      poolFit: {self.pool_fit}
+      {settings}
 """
-
-    @property
-    def _written_reservation(self) -> str:
-        return "'None'" if self.reservation is Reservation.NONE else self.reservation  # None is null in YAML
 
     def helm_values(self, findings: Iterable[Finding]) -> str:
         """The settings, and `tonnage pools` where a finding asks for it, as values of the chart."""
@@ -85,15 +94,9 @@ profiles:
         for finding in findings:
             if finding.name in _ASKING_FOR_POOLS and (source := SOURCES_OF_POOLS.get(finding.driver)) is not None:
                 asking.setdefault(source, set()).add(finding.name)
-        lines = [
-            *("scheduler:", f"  schedulerName: {SCHEDULER_NAME}", "  storageCapacity:"),
-            f"    # {printable(self.why['reservation'])}",
-            f"    reservation: {self._written_reservation}",
-            f"    # {printable(self.why['legacyPools'])}",
-            f"    legacyPools: {self.legacy_pools}",
-            f"    # {printable(self.why['poolFit'])}",
-            f"    poolFit: {self.pool_fit}",
-        ]
+        lines = ["scheduler:", f"  schedulerName: {SCHEDULER_NAME}", "  storageCapacity:"]
+        for name, value in self._written.items():
+            lines += [f"    # {printable(self.why[name])}", f"    {name}: {value}"]
         for number, (source, names) in enumerate(sorted(asking.items())):
             if number:  # a release runs `tonnage pools` for one source
                 lines += [f"# and in a release of its own, with scheduler.enabled: false, pools.source: {source}"]
@@ -103,13 +106,7 @@ profiles:
         return "\n".join(lines) + "\n"
 
     def document(self) -> dict[str, Any]:
-        return {
-            "reservation": self.reservation.value,
-            "legacyPools": self.legacy_pools.value,
-            "poolFit": self.pool_fit.value,
-            "why": dict(self.why),
-            "file": self.file,
-        }
+        return {**self.settings, "why": dict(self.why), "file": self.file}
 
 
 def recommendation_of(facts: Facts, figures: Mapping[str, DriverFigures]) -> Recommendation:
@@ -176,17 +173,10 @@ def _pods_with_several_claims(facts: Facts, drivers: set[str]) -> Iterator[str]:
 
 
 def configuration_finding(recommended: Recommendation) -> Finding:
-    reasons = "; ".join(
-        f"{setting}: {value} ({recommended.why[setting]})"
-        for setting, value in (
-            ("reservation", recommended.reservation),
-            ("legacyPools", recommended.legacy_pools),
-            ("poolFit", recommended.pool_fit),
-        )
-    )
+    told = [f"{name}: {value} ({recommended.why[name]})" for name, value in recommended.settings.items()]
     return CATALOGUE["configuration"].about(
         "KubeSchedulerConfiguration tonnage",
-        reasons,
+        "; ".join(told),
         "save the file below and start `tonnage scheduler --config FILE`, or install the chart with the values that "
         f"`-o helm-values` prints; pods choose it with schedulerName: {SCHEDULER_NAME}",
     )
@@ -194,7 +184,6 @@ def configuration_finding(recommended: Recommendation) -> Finding:
 
 SEED: Final = 0
 _NOT_TRIED: Final = (causes.ASSUMED, causes.TERMINATING, causes.FOREIGN, causes.GATED, causes.NOBODY)
-Step = Callable[[float], object]
 
 
 @dataclass(slots=True)
@@ -298,12 +287,7 @@ def _admits(engine: Engine, pod: Pod) -> tuple[bool, bool, str]:
         engine.add(pod)
 
 
-def compare_running(
-    facts: Facts,
-    ours: Sequence[ResolvedProfile],
-    found: SwitchComparison,
-    step: Step,
-) -> None:
+def compare_running(facts: Facts, ours: Sequence[ResolvedProfile], found: SwitchComparison, step: Step) -> None:
     """Would running pods be admitted again? kube-scheduler's rules judge only pods that Tonnage would not admit."""
     running = pods_with_claims(facts)
     if not running:
@@ -332,14 +316,14 @@ def switch_findings(found: SwitchComparison) -> Iterable[Finding]:
             if found.either < count
             else "check that the scheduler they ask for runs; if they were created just now, wait",
         )
-    for node, keys in _together((key, node) for key, node, _ in found.refused).items():
+    for node, keys in grouped((node, key) for key, node, _ in found.refused).items():
         why = next(why for key, _, why in found.refused if key == keys[0])
         yield CATALOGUE["volumes-would-be-refused"].about(
             f"Pod {named(keys)}",
             f"kube-scheduler would send {_pods(len(keys))} to {node}, where the driver would refuse volumes: {why}",
             "add the missing capacity; Tonnage would send them to another node, or let them wait until there is room",
         )
-    for why, keys in _together((*found.becomes_pending, *found.only_theirs)).items():
+    for why, keys in grouped((why, key) for key, why in (*found.becomes_pending, *found.only_theirs)).items():
         yield CATALOGUE["pods-would-become-pending"].about(
             f"Pod {named(keys)}",
             f"kube-scheduler would place {_pods(len(keys))}, and Tonnage would not: {why}",
@@ -352,14 +336,6 @@ def switch_findings(found: SwitchComparison) -> Iterable[Finding]:
             " but would on another node",
             "nothing to do: running pods stay where they are",
         )
-
-
-def _together(pairs: Iterable[tuple[Key, str]]) -> dict[str, list[Key]]:
-    """The pods by their node or reason."""
-    found: dict[str, list[Key]] = {}
-    for key, common in pairs:
-        found.setdefault(common, []).append(key)
-    return found
 
 
 def _pods(count: int) -> str:

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from tonnage.behaviour.workloads.stateful_set_plan import is_member
+from tonnage.keyed import grouped
 from tonnage.objects.apps_v1 import ReplicaSet, StatefulSet
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod, is_out_of_use
 from tonnage.objects.meta import Condition, Object, OwnerReference, changed
@@ -146,9 +147,7 @@ class DrainOutcome:
 
     def rebuilt(self) -> list[tuple[str, str, int, int]]:
         """(from, to, bytes, volumes) of rebuilds, by source and target."""
-        sizes: dict[tuple[str, str], list[int]] = {}
-        for source, target, size_bytes in self.rebuilds:
-            sizes.setdefault((source, target), []).append(size_bytes)
+        sizes = grouped(((source, target), size_bytes) for source, target, size_bytes in self.rebuilds)
         return [(*places, sum(found), len(found)) for places, found in sorted(sizes.items())]
 
     def flags(self) -> list[str]:
@@ -217,12 +216,7 @@ def lost_data(world: World, pod: Pod) -> Iterator[LostData]:
 
 def _users(world: World) -> dict[str, list[Pod]]:
     """By claim: the pods that use it and have not ended."""
-    found: dict[str, list[Pod]] = {}
-    for pod in world.pods():
-        if not pod.is_terminal:
-            for key in pod.claim_keys():
-                found.setdefault(key, []).append(pod)
-    return found
+    return grouped((key, pod) for pod in world.pods() if not pod.is_terminal for key in pod.claim_keys())
 
 
 def _of_volume(
@@ -316,10 +310,8 @@ def as_in_a_cluster(objects: Iterable[Object]) -> Iterator[Object]:
     ready.
     """
     found = list(objects)
-    sets: dict[str, list[StatefulSet | ReplicaSet]] = {}
-    for each in found:
-        if isinstance(each, StatefulSet | ReplicaSet) and not each.metadata.is_terminating:
-            sets.setdefault(each.namespace, []).append(each)
+    owners = (each for each in found if isinstance(each, StatefulSet | ReplicaSet))
+    sets = grouped((each.namespace, each) for each in owners if not each.metadata.is_terminating)
     for each in found:
         yield _ready(_adopted(each, sets.get(each.namespace, ()))) if isinstance(each, Pod) else each
 

@@ -7,7 +7,7 @@ StatefulSet keep their names and have their own rows; others are grouped by work
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
 from typing import Any, Final
@@ -23,7 +23,7 @@ from tonnage.whatif.drain.outcome import DrainOutcome, Move, Stuck, VolumeMove, 
 from tonnage.whatif.drain.rehearsal import Rehearsal, Scene
 from tonnage.whatif.page import FittedTable, TextPage, count_text, named
 from tonnage.whatif.simulate.node_events import stays
-from tonnage.whatif.sources import ClusterState
+from tonnage.whatif.sources import ClusterState, Step, unheard
 
 ALL_UP_TO: Final = 5
 """Up to this many nodes all orders are tried: 120 for five."""
@@ -34,7 +34,6 @@ MOST_WORK: Final = 50_000
 """Limit of tried failures times nodes of the cluster: a few minutes of work."""
 LEAST_TRIED: Final = 10
 
-Step = Callable[[float], object]
 Cost = tuple[int, int]
 """(pods stuck, bytes rebuilt)."""
 
@@ -148,10 +147,7 @@ def at_stage(scene: Scene, back: Sequence[str], out: Sequence[str]) -> Rehearsal
     """The cluster after the nodes `back` were drained and returned, with the nodes `out` drained."""
     rehearsal = Rehearsal(scene)
     rehearsal.drain_one_by_one(back)
-    if len(out) == 1 and back:
-        rehearsal.drain_next(out[0])
-    else:
-        rehearsal.drain_together(out)
+    rehearsal.drain_together(out, out[0] if len(out) == 1 and back else "")
     return rehearsal
 
 
@@ -220,7 +216,7 @@ class Preview:
         self.is_drained = False
         """True once the result of the drain itself is known."""
 
-    def run(self, step: Step = lambda amount: None) -> None:
+    def run(self, step: Step = unheard) -> None:
         """Compute everything. A KeyboardInterrupt leaves a partial answer."""
         rehearsal = Rehearsal(self.scene, explains=True)
         self.outcome = rehearsal.outcome
@@ -276,9 +272,7 @@ def show(preview: Preview, page: TextPage) -> None:
     _table(("STAYS BEHIND", "ON", "SIZE", "WHAT", "USED BY"), left_behind, page)
     for lines in (_notes(outcome), _order(preview), _one_more(preview)):
         for number, line in enumerate(lines):
-            if not number:
-                page.blank()
-            page.say(line)
+            (page.say if number else page.part)(line)
 
 
 def size(size_bytes: int | None) -> str:

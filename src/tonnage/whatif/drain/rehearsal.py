@@ -116,9 +116,10 @@ class Rehearsal:
 
     # -- drains and failures ------------------------------------------------------------------------------------------
 
-    def drain_together(self, nodes: Sequence[str]) -> outcome.DrainOutcome:
+    def drain_together(self, nodes: Sequence[str], step: str = "") -> outcome.DrainOutcome:
+        """`step`: the node, when nodes are drained one after the other."""
         self.outcome.drained = (*self.outcome.drained, *nodes)
-        self._read(self._drain(nodes), "")
+        self._read(self._drain(nodes), step)
         return self.outcome
 
     def drain_one_by_one(
@@ -126,15 +127,11 @@ class Rehearsal:
     ) -> outcome.DrainOutcome:
         """Drain the nodes in turn: every node returns when nothing moves any more, before the next is drained."""
         for name in nodes:
-            self.drain_next(name)
+            self.drain_together((name,), name)
             if gives_up(self.outcome):
                 break
             self.bring_back(name)
         return self.outcome
-
-    def drain_next(self, name: str) -> None:
-        self.outcome.drained = (*self.outcome.drained, name)
-        self._read(self._drain((name,)), name)
 
     def bring_back(self, name: str) -> None:
         """Uncordon the node, and note which stuck pods run again."""

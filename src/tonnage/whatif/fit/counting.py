@@ -17,8 +17,7 @@ import msgspec
 
 from tonnage.behaviour.workloads.daemon_set_plan import target_node
 from tonnage.errors import TonnageError
-from tonnage.objects.core_v1 import Node, Pod
-from tonnage.objects.core_v1.pod import ZONE
+from tonnage.objects.core_v1 import ZONE, Node, Pod
 from tonnage.objects.meta import Key, Object
 from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
 from tonnage.whatif.creation import QuotaExceeded
@@ -27,7 +26,7 @@ from tonnage.whatif.fit import MOST
 from tonnage.whatif.node_copies import copy_of
 from tonnage.whatif.page import natural
 from tonnage.whatif.simulate.played_cluster import PlayedCluster
-from tonnage.whatif.sources import INTERRUPTIONS
+from tonnage.whatif.sources import INTERRUPTIONS, Step, unheard
 
 MOST_STUCK: Final = 20
 """So many replicas may get stuck half-made before counting ends."""
@@ -114,7 +113,7 @@ def count(
     cluster: PlayedCluster,
     replicas: Iterator[Replica],
     most: int = MOST,
-    step: Callable[[float], object] = lambda n: None,
+    step: Step = unheard,
     *,
     is_ordered: bool = False,
     has_own_nodes: bool = False,

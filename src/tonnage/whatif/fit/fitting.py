@@ -17,6 +17,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,9 +27,7 @@ import msgspec
 from tonnage.behaviour.workloads.templates import claim_for
 from tonnage.errors import TonnageError
 from tonnage.objects.apps_v1 import DaemonSet, StatefulSet
-from tonnage.objects.codec import resource_of
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
-from tonnage.objects.document import Doc
 from tonnage.objects.meta import Object, changed
 from tonnage.printable import text
 from tonnage.whatif.creation import Creation, renewed
@@ -38,13 +37,13 @@ from tonnage.whatif.fit.counting import MOST_PODS, Counted, NodesNeeded, count, 
 from tonnage.whatif.fit.remedies import SHOWN, Remedies
 from tonnage.whatif.knobs import Remedy
 from tonnage.whatif.manifest_errors import Origin
-from tonnage.whatif.manifests import Manifest, Source
+from tonnage.whatif.manifests import Source
 from tonnage.whatif.page import FittedTable, TextPage, named
 from tonnage.whatif.simulate.driver_courses import DriverLuck
 from tonnage.whatif.simulate.played_cluster import PlayedCluster
 from tonnage.whatif.simulate.storage_model import StorageModel
 from tonnage.whatif.simulate.world import disk_documents
-from tonnage.whatif.sources import INTERRUPTIONS, ClusterState, from_files
+from tonnage.whatif.sources import INTERRUPTIONS, ClusterState, Step, from_files
 from tonnage.whatif.workloads import Workload, find_workload, is_workload, workload_name
 
 T = TypeVar("T", bound=Object)
@@ -115,26 +114,19 @@ def _pods(pod: Pod, claims: Sequence[PersistentVolumeClaim], creation: Creation,
     """Copies of a pod, each with copies of the claims that stand beside it, and those of its ephemeral volumes."""
     own = [claim for claim in claims if claim.key in pod.claim_keys()]
     ephemeral = [claim_for(pod, volume) for volume in pod.spec.volumes if volume.ephemeral is not None]
-    made = (*map(_as_new, own), *(_created_claim(each, creation, file) for each in ephemeral))
+    places = (Origin(file, 0, object=f"PersistentVolumeClaim {doc['metadata']['name']}") for doc in ephemeral)
+    pairs = zip(places, ephemeral, strict=True)
+    made = (*map(_as_new, own), *(creation.made(PersistentVolumeClaim, *pair, warnings=[]) for pair in pairs))
     waiting = changed(_as_new(pod), spec={"node_name": ""})
     for number in itertools.count(1):
         names = {claim.name: f"{claim.name}-{number}" for claim in own}
         yield copied(Replica(waiting, made), f"{pod.name}-{number}", names)
 
 
-def _created_claim(doc: Doc, creation: Creation, file: str) -> PersistentVolumeClaim:
-    origin = Origin(file, 0, object=f"PersistentVolumeClaim {doc['metadata']['name']}")
-    made = creation.of(Manifest(origin, resource_of(PersistentVolumeClaim), doc, is_from_server=False), [])
-    if not isinstance(made, PersistentVolumeClaim):
-        raise TypeError(f"{origin} was made a {type(made).__name__}")
-    return made
-
-
 def _as_new(found: T) -> T:
     return renewed(found, {"creation_timestamp": None})
 
 
-Step = Callable[[float], object]
 Phase = Callable[[str], AbstractContextManager[Step]]
 
 
@@ -178,14 +170,15 @@ def _counted(
     with_disks: bool,
 ) -> FitAnswer:
     made = list[Replica]()
+    counting = partial(count, is_ordered=asked.is_ordered, has_own_nodes=asked.has_own_nodes)
     with phase(f"placing replicas of {asked.name}") as step:
         cluster = fresh(DriverLuck.WORST)
-        counted = _count(cluster, asked, _kept(asked.replicas, made), most, step)
+        counted = counting(cluster, _kept(asked.replicas, made), most, step)
     at_most, is_sure = counted.count, not cluster.choices.is_cut
     if cluster.choices.has_chosen and not counted.is_cut:
         with phase("the same with a driver that packs well") as step:
             lucky = fresh(DriverLuck.BEST)
-            again = _count(lucky, asked, chain(made, asked.replicas), most, step)
+            again = counting(lucky, chain(made, asked.replicas), most, step)
             at_most, is_sure = max(at_most, again.count), is_sure and not lucky.choices.is_cut
             counted.is_interrupted |= again.is_interrupted
     disks = _disks(cluster.world.storage) if with_disks else []
@@ -201,10 +194,6 @@ def _counted(
     except INTERRUPTIONS:
         counted.is_interrupted = True
         return answer
-
-
-def _count(cluster: PlayedCluster, asked: FitQuestion, replicas: Iterator[Replica], most: int, step: Step) -> Counted:
-    return count(cluster, replicas, most, step, is_ordered=asked.is_ordered, has_own_nodes=asked.has_own_nodes)
 
 
 def _kept(replicas: Iterator[Replica], made: list[Replica]) -> Iterator[Replica]:
@@ -315,16 +304,13 @@ def show(answer: FitAnswer, page: TextPage) -> None:
         stops = [(f"{stop.nodes:,}" if stop.nodes else "", stop.reason) for stop in counted.stops]
         page.table(FittedTable(("NODES", "WHAT STOPS THE NEXT REPLICA"), "1w", stops))
     if answer.remedies:
-        page.blank()
-        page.say(text("The smallest changes that would make it fit:"))
+        page.part(text("The smallest changes that would make it fit:"))
         for shown_remedy in answer.shown_remedies():
             page.say(text(shown_remedy.text), indent=2)
     if answer.note:
-        page.blank()
-        page.say(text(f"note: {answer.note}", "yellow"))
+        page.part(text(f"note: {answer.note}", "yellow"))
     if answer.needed is not None:
-        page.blank()
-        page.say(text(_nodes_needed(answer, answer.needed)))
+        page.part(text(_nodes_needed(answer, answer.needed)))
 
 
 def _nodes_needed(answer: FitAnswer, needed: NodesNeeded) -> str:

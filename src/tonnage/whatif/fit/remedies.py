@@ -31,6 +31,7 @@ from tonnage.scheduling.volumes.explain.account_entries import NodeAccount
 from tonnage.whatif import knobs
 from tonnage.whatif.node_copies import copy_of, emptied, shape_of, sharing_pools
 from tonnage.whatif.replay import Replay
+from tonnage.whatif.sources import Step
 
 NODES_TRIED: Final = 64
 """Of each kind of refusal; where there are more nodes, those with the most room."""
@@ -48,13 +49,7 @@ _KNOB_OF: Final = {"NodeVolumeLimits": knobs.SLOTS, "VolumeBinding": knobs.POOL,
 class Remedies:
     """What would let a pod in that fits nowhere now. `step` is called at each try, and may end it by raising."""
 
-    def __init__(
-        self,
-        replay: Replay,
-        pod: Pod,
-        refusal: Explanation,
-        step: Callable[[float], object] = lambda amount: None,
-    ) -> None:
+    def __init__(self, replay: Replay, pod: Pod, refusal: Explanation, step: Step) -> None:
         self._step = step
         self._replay = replay
         self._pod = pod
@@ -70,7 +65,9 @@ class Remedies:
         of_nodes = [remedy for answer in self._refusal.nodes for remedy in self._by_state(answer)]
         for plugin, rank in _KNOB_OF.items():
             for node in self._nearest(NODES_TRIED, lambda answer, plugin=plugin: answer.rejected_by == plugin):  # type: ignore[misc]
-                of_nodes += self._by_knobs(node, rank)
+                lacking = (knob for knob in self._knobs(node) if knob.rank == rank)
+                least = ((knob, self._least(knob)) for knob in lacking)  # one that lacks two things is not helped
+                of_nodes += [_remedy(knob, amount) for knob, amount in least if amount is not None]
         free = [*self._by_unused_claims(), *self._by_workload()]
         singles = sorted(knobs.merged([*free, *of_nodes], _words), key=_cost)
         return [
@@ -131,12 +128,6 @@ class Remedies:
             if self.fits(knob.turned(1)):
                 yield _remedy(knob, 1)
 
-    def _by_knobs(self, node: Node, rank: int) -> Iterator[knobs.Remedy]:
-        """Changes of a kind, each as small as it can be; a node that lacks two things is helped by none of them."""
-        for knob in self._knobs(node):
-            if knob.rank == rank and (amount := self._least(knob)) is not None:
-                yield _remedy(knob, amount)
-
     def _by_workload(self) -> Iterator[knobs.Remedy]:
         """Another class for its claims, or a smaller request, of at least half of what it was."""
         own = [claim for claim in self._claims if not claim.spec.volume_name]
@@ -145,18 +136,15 @@ class Remedies:
                 yield _remedy(knob, amount)
 
     def _by_unused_claims(self) -> Iterator[knobs.Remedy]:
+        """It fits wherever a volume's room comes back to. Its own claim is made again, without a volume."""
         for unused in knobs.unused_claims(self._replay, but_by=self._pod.key):
-            if self._fits_without(unused):
+            again = [knobs.unbound(unused.claim)] if unused.claim in self._claims else []
+            gone = (unused.volume,) if again else (unused.claim, unused.volume)
+            if all(self.fits([*again, *room], gone) for room in unused.room):
                 told = (
                     f"delete claim {unused.claim.key}, which has {unused.volume.size} on {{node}} and which no pod uses"
                 )
                 yield knobs.Remedy(knobs.CLAIM, 0, told, (unused.node,))
-
-    def _fits_without(self, unused: knobs.UnusedClaim) -> bool:
-        """Whether it fits wherever a volume's room comes back to. Its own claim is made again, without a volume."""
-        again = [knobs.unbound(unused.claim)] if unused.claim in self._claims else []
-        gone = (unused.volume,) if again else (unused.claim, unused.volume)
-        return all(self.fits([*again, *room], gone) for room in unused.room)
 
     def _knobs(self, node: Node) -> Iterator[knobs.Knob]:
         yield from (state_knob for state_knob in knobs.state_knobs(node, self._pod) if state_knob.rank != knobs.LABEL)

@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tonnage.keyed import grouped
 from tonnage.whatif.html.charts import WIDTH, Html, Table, coordinate, element, figure, joined, paragraph, svg
 from tonnage.whatif.page import byte_ticks, bytes_text, count_text
 
@@ -100,9 +101,7 @@ def _class_of(disk: Disk) -> str:
 
 def _rulers(scales: Scales, classes: Sequence[str], full_px: float) -> list[Html]:
     """A line for each scale: as long as one step of it is on the map, with what that is in bytes."""
-    rows: dict[tuple[float, ...], list[str]] = {}
-    for each in dict.fromkeys(classes):
-        rows.setdefault(tuple(scales[each]), []).append(each)
+    rows = grouped((tuple(scales[each]), each) for each in dict.fromkeys(classes))
     found = []
     for number, (ticks, names) in enumerate(rows.items()):
         y, end = _TOP + _RULER_ROW * number, _LABEL_WIDTH + full_px * ticks[1] / ticks[-1]

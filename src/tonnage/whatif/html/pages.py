@@ -29,10 +29,10 @@ def drain_page(answer: Answer) -> HtmlPage:
     page.figure("pods move", number_text(len(answer["moves"])))
     stuck = len(answer["stuck"])
     page.figure("stuck", number_text(stuck), "bad" if stuck else "good")
-    page.figure("rebuilt", bytes_text(_rebuilt(answer)["total"]))
+    page.figure("rebuilt", bytes_text(answer["bytesRebuilt"]["total"]))
     page.figure("all pods find a node", _yes(answer["holds"]), _tone(answer["holds"]))
-    one_more = answer.get("survivesOneMore", {})
-    page.figure("also if one more node fails", _yes(one_more.get("holds")), _tone(one_more.get("holds")))
+    one_more = answer["survivesOneMore"]["holds"]
+    page.figure("also if one more node fails", _yes(one_more), _tone(one_more))
     page.section("disks", "Before and after", *_maps(answer))
     page.section("stuck", "Who is stuck, and why", *_stuck(answer))
     page.section("moves", "Who moves where", *_moves(answer))
@@ -59,11 +59,6 @@ def _yes(holds: bool | None) -> str:
 
 def _tone(holds: bool | None) -> str:
     return "warn" if holds is None else "good" if holds else "bad"
-
-
-def _rebuilt(answer: Answer) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = answer.get("bytesRebuilt") or {"total": 0, "moves": []}
-    return found
 
 
 def _maps(answer: Answer) -> list[Html]:
@@ -109,7 +104,7 @@ def _stuck(answer: Answer) -> list[Html]:
 
 
 def _rebuilds(answer: Answer) -> list[Html]:
-    bars = [(f"{each['from']} → {each['to']}", each["bytes"]) for each in _rebuilt(answer)["moves"]]
+    bars = [(f"{each['from']} → {each['to']}", each["bytes"]) for each in answer["bytesRebuilt"]["moves"]]
     if not bars:
         return []
     axis = charts.Axis("bytes rebuilt", byte_ticks, bytes_text)
@@ -156,9 +151,7 @@ def _order(answer: Answer) -> list[Html]:
 
 
 def _one_more(answer: Answer) -> list[Html]:
-    found = answer.get("survivesOneMore")
-    if not found:
-        return []
+    found = answer["survivesOneMore"]
     tried = count_text(found["tried"], "node")
     parts = [paragraph(f"{tried} failed in turn{'' if found['complete'] else ', not every node'}.", "note")]
     rows = [

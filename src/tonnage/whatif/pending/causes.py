@@ -27,7 +27,7 @@ from typing import Final, NamedTuple
 
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim
 from tonnage.objects.meta import Key
-from tonnage.objects.requirements import UNSCHEDULABLE, RequiredNodeAffinity, Taint, find_untolerated
+from tonnage.objects.requirements import UNSCHEDULABLE, RequiredNodeAffinity, find_untolerated
 from tonnage.quantity import Quantity
 from tonnage.scheduling.cluster.pod_info import CPU, MEMORY, PodInfo
 from tonnage.scheduling.decision.answers import Diagnosis
@@ -35,7 +35,7 @@ from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.engine.profiles import EngineWaking
 from tonnage.scheduling.volumes.demand import driver_bytes
-from tonnage.scheduling.volumes.explain.account_entries import ClaimAccount, NodeAccount, amount
+from tonnage.scheduling.volumes.explain.account_entries import NodeAccount, amount
 from tonnage.scheduling.volumes.volume_fit import BIND_CONFLICT, NODE_CONFLICT, NOT_ENOUGH_SPACE
 from tonnage.whatif.page import count_text
 
@@ -124,12 +124,9 @@ def _closing(pod: PodInfo, node: Node) -> str:
     tolerations = pod.pod.spec.tolerations
     is_cordoned = node.spec.unschedulable or any(taint.key == UNSCHEDULABLE for taint in node.spec.taints)
     taints = [taint for taint in node.spec.taints if find_untolerated((taint,), tolerations)]
-    named = dict.fromkeys(f"taint {_taint_text(taint)}" for taint in taints if taint.key != UNSCHEDULABLE)
+    others = (taint for taint in taints if taint.key != UNSCHEDULABLE)
+    named = dict.fromkeys(f"taint {taint.key}={taint.value}".rstrip("=") for taint in others)
     return " and ".join([*([_CORDON] if is_cordoned else []), *named])
-
-
-def _taint_text(taint: Taint) -> str:
-    return f"{taint.key}={taint.value}" if taint.value else taint.key
 
 
 def _selector_text(wanted: RequiredNodeAffinity) -> str:
@@ -188,14 +185,10 @@ def _storage(
         return RESERVED, classes, {}
     if all(each.supply.capacity is None for each in lacking):
         return NO_CAPACITY, classes, {}
-    return STORAGE, classes, bytes_by_class(lacking, class_of)
-
-
-def bytes_by_class(claims: Sequence[ClaimAccount], class_of: Mapping[Key, str]) -> dict[str, int]:
-    counter: Counter[str] = Counter()
-    for account in claims:
-        counter[class_of.get(account.claim, "")] += account.size or 0
-    return dict(counter)
+    wanted: Counter[str] = Counter()
+    for each in lacking:
+        wanted[class_of.get(each.claim, "")] += each.size or 0
+    return STORAGE, classes, wanted
 
 
 def is_wish(answer: NodeAnswer) -> bool:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from math import gcd
 from typing import Any, Final
 
+from tonnage.keyed import grouped
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, changed
 from tonnage.objects.requirements import Taint, find_untolerated
@@ -56,10 +57,7 @@ class ChangeProposals:
         self._objects = objects
         self._nodes = objects.of(Node)
         self._claims = objects.of(PersistentVolumeClaim)
-        alike: dict[int, list[Waiting]] = defaultdict(list)
-        for each in waiting:
-            alike[id(each.explanation)].append(each)
-        self._alike = list(alike.values())
+        self._alike = list(grouped((id(each.explanation), each) for each in waiting).values())
         """Pods that share an explanation: of thousands that are alike it is read once."""
 
     def all(self) -> list[knobs.Knob]:
@@ -86,12 +84,8 @@ class ChangeProposals:
                 if not answer.feasible and answer.rejected_by == plugin:
                     yield number, answer.name
 
-    def _total(self, by_number: Mapping[int, int]) -> int:
-        """What all pods take, from what each of those that are alike does."""
-        return sum(size * len(self._alike[number]) for number, size in by_number.items())
-
     def _bytes_for_all(self, by_number: Mapping[int, int], class_name: str) -> int:
-        """The same of bytes of a class: pods that share an explanation may ask for different sizes."""
+        """Bytes of a class that all pods take: pods that share an explanation may ask for different sizes."""
         total = 0
         for number, size in by_number.items():
             sizes = [sum(self._sizes(each.pod, class_name)) for each in self._alike[number]]
@@ -160,12 +154,12 @@ class ChangeProposals:
                     yield knob
 
     def _ungated(self) -> Iterator[knobs.Knob]:
-        by_gate: dict[str, list[Pod]] = defaultdict(list)
-        for each in self._waiting:
-            for gate in each.pod.spec.scheduling_gates:
-                by_gate[gate.name].append(each.pod)
+        by_gate = grouped((gate.name, each.pod) for each in self._waiting for gate in each.pod.spec.scheduling_gates)
         for gate in _most(Counter({name: len(pods) for name, pods in by_gate.items()})):
-            ungated = [_without_gate(pod, gate) for pod in by_gate[gate]]
+            ungated = [
+                changed(pod, spec={"scheduling_gates": tuple(g for g in pod.spec.scheduling_gates if g.name != gate)})
+                for pod in by_gate[gate]
+            ]
             pods = ungated[0].key if len(ungated) == 1 else f"{len(ungated):,} pods"
             yield knobs.switch(knobs.GATE, f"remove scheduling gate {gate} from {pods}", ungated)
 
@@ -212,11 +206,15 @@ class ChangeProposals:
 
     def _smaller_claims(self) -> Iterator[knobs.Knob]:
         """Claims of one class and size, down to half of it."""
-        by_size: dict[tuple[str, int], list[PersistentVolumeClaim]] = defaultdict(list)
-        for claim in self._unmade_claims():
-            by_size[claim.class_name, claim.requested_size.value()].append(claim)
+        by_size = grouped(((each.class_name, each.requested_size.value()), each) for each in self._unmade_claims())
         for place in _most(Counter({place: len(claims) for place, claims in by_size.items()})):
-            yield _smaller_change(by_size[place])
+            claims, (class_name, old) = by_size[place], place
+            whose = f"claim {claims[0].key}" if len(claims) == 1 else f"each claim of class {class_name}"
+
+            def told(less: int, old: int = old, whose: str = whose) -> str:
+                return f"{amount(old - less)} instead of {amount(old)} for {whose}"
+
+            yield replace(knobs.claim_knob(claims[0]), targets=tuple(claims), told=told)
 
     # -- room ---------------------------------------------------------------------------------------------------------
 
@@ -231,7 +229,8 @@ class ChangeProposals:
         for place in _most(Counter({place: self._pods(numbers) for place, numbers in taken.items()})):
             name, driver = place
             if name in limits:
-                yield knobs.slots_knob(limits[name], driver, self._total(taken[place]))
+                total = sum(size * len(self._alike[number]) for number, size in taken[place].items())
+                yield knobs.slots_knob(limits[name], driver, total)
 
     def _pools(self) -> Iterator[knobs.Knob]:
         """More room in one capacity object; of those for a group of classes that share their pools, in all of them."""
@@ -268,9 +267,8 @@ class ChangeProposals:
         topology = sharing[0].node_topology
         nodes = self._nodes.items() if topology is not None else ()
         reaches = [name for name, node in nodes if topology is not None and topology.matches(node.metadata.labels)]
-        if len(reaches) == 1:
-            return replace(knobs.pool_knob(sharing, size, reaches[0]), unit=unit or 1)
-        return replace(knobs.pool_knob(sharing, size, where=f"for {named(sorted(reaches))}"), unit=unit or 1)
+        place = {"node": reaches[0]} if len(reaches) == 1 else {"where": f"for {named(sorted(reaches))}"}
+        return replace(knobs.pool_knob(sharing, size, **place), unit=unit or 1)
 
     def _more_nodes(self) -> Iterator[knobs.Knob]:
         """One more of a kind that is there; an empty one, with what volumes take there now free."""
@@ -297,23 +295,8 @@ class ChangeProposals:
                 yield knobs.switch(knobs.NODE, "one more node like {node}", copied, node=name)
 
 
-def _smaller_change(claims: Sequence[PersistentVolumeClaim]) -> knobs.Knob:
-    old, class_name = claims[0].requested_size.value(), claims[0].class_name
-    whose = f"claim {claims[0].key}" if len(claims) == 1 else f"each claim of class {class_name}"
-    return replace(
-        knobs.claim_knob(claims[0]),
-        targets=tuple(claims),
-        told=lambda less: f"{amount(old - less)} instead of {amount(old)} for {whose}",
-    )
-
-
 def _of_taint(taint: Taint) -> tuple[str, str, str]:
     return taint.key, taint.value, taint.effect
-
-
-def _without_gate(pod: Pod, gate: str) -> Pod:
-    kept = tuple(each for each in pod.spec.scheduling_gates if each.name != gate)
-    return changed(pod, spec={"scheduling_gates": kept})
 
 
 def _most(counted: Counter[Any]) -> list[Any]:

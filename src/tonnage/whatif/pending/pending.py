@@ -13,15 +13,15 @@ explanation (`causes.py`); for JSON, which tells all of each, nobody shares.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from tonnage.behaviour.workloads.pod_states import makers_of, workload_of
 from tonnage.clock import rfc3339
-from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
-from tonnage.objects.core_v1.pod import BETA_ZONE, ZONE
+from tonnage.keyed import grouped
+from tonnage.objects.core_v1 import BETA_ZONE, ZONE, Node, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key
 from tonnage.printable import assembled, text
 from tonnage.scheduling.cluster.pod_info import PodInfo
@@ -35,7 +35,7 @@ from tonnage.whatif.pending import causes
 from tonnage.whatif.pending.causes import MOST_EXPLAINED_NODES, CauseOfPod, Likeness, NodePlaces, PendingCause, cause_of
 from tonnage.whatif.pending.changes import ChangeProposals, Waiting
 from tonnage.whatif.pending.trials import MOST_PAIRED, Trials
-from tonnage.whatif.sources import ClusterState
+from tonnage.whatif.sources import ClusterState, Step, unheard
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _NEVER_TRIED = frozenset((causes.FITS, causes.ASSUMED, causes.TERMINATING, causes.FOREIGN, causes.NOBODY))
@@ -148,7 +148,7 @@ class PendingQuestion:
         sort_key = next(iter(self.sequence.replay.engine.profiles.values())).sort_key
         return sorted(found, key=lambda pod: sort_key(PodInfo(pod), 0.0))
 
-    def decide(self, step: Callable[[float], object] = lambda amount: None) -> None:
+    def decide(self, step: Step = unheard) -> None:
         """Decide on every pod that waits; `step` is told of each."""
         makers = makers_of((*self.state.objects, *self.state.workloads))
         places = self._places()
@@ -211,7 +211,7 @@ class PendingQuestion:
         order = {each.name: number for number, each in enumerate(profile.pipeline.filter)}
         return NodePlaces(zones, order, nodes)
 
-    def try_changes(self, step: Callable[[float], object] = lambda amount: None) -> None:
+    def try_changes(self, step: Step = unheard) -> None:
         """Try what might help the pods that wait; `step` is told of each try, and of 0 now and then within one."""
         tried = [pending_pod for pending_pod in self._decided if pending_pod.cause.kind not in _NEVER_TRIED]
         waiting = [Waiting(each.pod, each.explanation) for each in tried if each.explanation is not None]
@@ -240,9 +240,7 @@ class PendingQuestion:
 
     def answer(self) -> PendingAnswer:
         helps = sorted(self._helps, key=lambda each: (-len(each.pods), each.rank, each.amount, each.text))
-        by_cause: dict[PendingCause, list[PendingPod]] = {}
-        for pending_pod in self._decided:
-            by_cause.setdefault(pending_pod.cause, []).append(pending_pod)
+        by_cause = grouped((pod.cause, pod) for pod in self._decided)
         groups = [self._group(cause, pods, helps) for cause, pods in by_cause.items()]
         groups.sort(key=lambda group: (group.pods[0].fits, -len(group.pods), group.message))
         return PendingAnswer(self._decided, groups, helps, is_partial=not self._is_whole)
@@ -261,11 +259,8 @@ class PendingQuestion:
             more = f" {len(stuck) - 1:,} more are stuck in the same way." if len(stuck) > 1 else ""
             message = f"{message}. {stuck[0]}{more}"
         keys = {pod.key for pod in pods}
-        ordered = [
-            help_
-            for help_ in sorted(helps, key=lambda each: -len(keys.intersection(each.pods)))
-            if keys.intersection(help_.pods)
-        ]
+        helping = (each for each in helps if keys.intersection(each.pods))
+        ordered = sorted(helping, key=lambda each: -len(keys.intersection(each.pods)))
         return PendingGroup(cause._replace(where=where), tuple(pods), message, tuple(ordered))
 
 
@@ -295,20 +290,16 @@ def print_pending(answer: PendingAnswer, page: TextPage) -> None:
     hidden = answer.groups[_MOST_GROUPS:]
     page.more(sum(len(each.pods) for each in hidden), f"pods that wait for {len(hidden):,} more causes")
     if answer.helps:
-        page.blank()
-        page.say(text("What would help, each tried by itself", style="bold"))
+        page.part(text("What would help, each tried by itself", style="bold"))
         rows = [(f"{len(each.pods):,}", each.text) for each in answer.helps[:_MOST_HELPS]]
         page.table(FittedTable(("PODS", "CHANGE"), "1w", rows))
     elif left and not answer.is_partial:
-        page.blank()
-        page.say(text("No single change that was tried would help.", style="dim"))
+        page.part(text("No single change that was tried would help.", style="dim"))
 
 
 def _print_group(group: PendingGroup, page: TextPage) -> None:
     page.say(text(group.message, style="" if group.pods[0].fits else "bold red"))
-    by_owner: dict[str, list[PendingPod]] = {}
-    for pending_pod in group.pods:
-        by_owner.setdefault(pending_pod.workload, []).append(pending_pod)
+    by_owner = grouped((pod.workload, pod) for pod in group.pods)
     owned = {name: pods for name, pods in by_owner.items() if name}
     for name, pods in list(owned.items())[:_MOST_OWNERS]:
         page.say(text(f"{name} ({len(pods):,}): {_names(pods)}"), indent=_INDENT)

@@ -9,7 +9,7 @@ Pods by the thousand on nodes by the thousand: only whom a change concerns is tr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
@@ -26,6 +26,7 @@ from tonnage.scheduling.framework import Cycle, FilterPlugin
 from tonnage.whatif.explain import DecisionSequence
 from tonnage.whatif.knobs import NODE, Knob, Remedy, least
 from tonnage.whatif.pending.changes import ChangeProposals, Waiting
+from tonnage.whatif.sources import Step
 
 MOST_PAIRED: Final = 8
 """Pods that pairs are tried for: one of each cause, those that came first."""
@@ -44,12 +45,7 @@ PAIR: Final = 100
 class Trials:
     """Tries changes on a sequence whose pods have been decided on."""
 
-    def __init__(
-        self,
-        sequence: DecisionSequence,
-        waiting: Sequence[Waiting],
-        step: Callable[[float], object] = lambda amount: None,
-    ) -> None:
+    def __init__(self, sequence: DecisionSequence, waiting: Sequence[Waiting], step: Step) -> None:
         self._sequence = sequence
         self._replay = sequence.replay
         self._waiting = [each.key for each in waiting]

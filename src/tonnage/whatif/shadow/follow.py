@@ -34,6 +34,7 @@ from tonnage.objects.core_v1 import Event, Node, Pod
 from tonnage.objects.meta import Object
 from tonnage.scheduling.engine.event_handlers import READ_KINDS
 from tonnage.whatif.shadow.signs import TOLD_BY_EVENTS, Shadow
+from tonnage.whatif.sources import Note
 
 CALM_S: Final = 1.0
 RESUMED_S: Final = 5.0
@@ -128,10 +129,6 @@ class RevisionOrder:
         while self._held and (is_judged := self._is_judged(self._held[0])) is not None:
             heapq.heappop(self._held).tell(is_judged)
 
-    def close(self) -> None:
-        """Deliver everything that still waits as not judged."""
-        self._tell_rest()
-
     def _is_judged(self, news: _News) -> bool | None:
         """Whether the change can be judged; None while undecided."""
         if any(after < news.version <= to for after, to in (stream.gap for stream in self._streams)):
@@ -156,7 +153,7 @@ class RevisionOrder:
         return stream.has_spoken or self._read_s - seen.calm_since_s >= RESUMED_S
 
     def _rewind(self, first: StreamProgress) -> None:
-        self._tell_rest()
+        self.close()
         self._newest = 0
         for stream in self._streams:
             seen = self._seen_of(stream)
@@ -164,7 +161,8 @@ class RevisionOrder:
             seen.told = 0
             seen.outdated_gap = None if is_back else stream.gap
 
-    def _tell_rest(self) -> None:
+    def close(self) -> None:
+        """Deliver everything that still waits as not judged."""
         while self._held:
             heapq.heappop(self._held).tell(False)
 
@@ -179,8 +177,6 @@ _SYNC_TIMEOUT_S: Final = 120.0
 TICK_EVERY_S: Final = 1.0
 _LAST_S: Final = CALM_S + 1.0
 """How long to wait at the end for changes that are still held back."""
-
-Note = Callable[[str], object]
 
 
 class Following:

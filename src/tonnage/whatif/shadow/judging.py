@@ -18,6 +18,7 @@ import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 from tonnage.clock import Clock, rfc3339
@@ -66,28 +67,19 @@ class ShadowVerdict:
 def verdict_of(explanation: Explanation, theirs: str) -> ShadowVerdict:
     """Compare our decision, made before theirs was applied, with their node; empty means none."""
     ours = explanation.node if explanation.schedulable else ""
+    verdict = partial(ShadowVerdict, explanation.pod, theirs, ours)
     if theirs == ours:
-        return ShadowVerdict(explanation.pod, theirs, ours, agreed=True)
+        return verdict(agreed=True)
     by_name = {answer.name: answer for answer in explanation.nodes}
     there, here = by_name.get(theirs), by_name.get(ours)
     if not theirs:
-        why = f"{ours} fits ({explanation.message})"
-        return ShadowVerdict(explanation.pod, theirs, ours, agreed=False, why=why)
+        return verdict(agreed=False, why=f"{ours} fits ({explanation.message})")
     if there is not None and here is not None and there.feasible and there.total >= here.total:
-        return ShadowVerdict(explanation.pod, theirs, ours, agreed=True, tie=True)
+        return verdict(agreed=True, tie=True)
     is_refused = there is None or not there.feasible
     by_storage = there is not None and is_refused and there.rejected_by in STORAGE_PLUGINS
-    why = _why(explanation, theirs, there, here)
-    return ShadowVerdict(
-        explanation.pod,
-        theirs,
-        ours,
-        agreed=False,
-        refused=is_refused,
-        by_storage=by_storage,
-        by_scoring=_is_by_scoring(explanation, there, here),
-        why=why,
-    )
+    why, by_scoring = _why(explanation, theirs, there, here), _is_by_scoring(explanation, there, here)
+    return verdict(agreed=False, refused=is_refused, by_storage=by_storage, by_scoring=by_scoring, why=why)
 
 
 def _is_by_scoring(explanation: Explanation, there: NodeAnswer | None, here: NodeAnswer | None) -> bool:
@@ -310,8 +302,7 @@ def show(tally: Tally, until: datetime, page: TextPage) -> None:
     if tally.differences:
         page.blank()
         show_differences(tally, page, ("THEIRS", "OURS"), _JSON)
-    page.blank()
-    page.say(text(_refused(tally), style="bold red" if tally.refused else ""))
+    page.part(text(_refused(tally), style="bold red" if tally.refused else ""))
     if tally.unjudged:
         told = count_text(len(tally.unjudged), "more volume")
         page.say(text(f"{told} could not be created after a decision that was not judged"))

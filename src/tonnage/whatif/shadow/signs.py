@@ -32,9 +32,10 @@ from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.engine.attempt import Placement
 from tonnage.scheduling.queue.waiting_pods import uid_of
 from tonnage.scheduling.volumes.demand import is_delayed
-from tonnage.whatif.shadow import STUCK_AFTER_S
 from tonnage.whatif.shadow.judging import Judge, ShadowVerdict, Tally, verdict_of
 
+STUCK_AFTER_S: Final = 120.0
+"""After this time a placed pod's claim without a volume counts as stuck. Cloud disks take up to a minute."""
 _SETTLED_S: Final = 5.0
 """A younger decision is not counted at the end, whatever its volumes look like."""
 _MOST_ENDED: Final = 1000

@@ -24,8 +24,9 @@ from tonnage.clock import format_duration
 from tonnage.printable import printable, text
 from tonnage.scheduling.volumes.explain.account_entries import amount
 from tonnage.whatif.page import FittedTable, Row, TextPage
-from tonnage.whatif.simulate.measures import AttemptMade, Measures, run_document
-from tonnage.whatif.simulate.play import Player, Progress, Run
+from tonnage.whatif.simulate.measures import AttemptMade, run_document
+from tonnage.whatif.simulate.play import Player, Run
+from tonnage.whatif.sources import Step, unheard
 
 SHOWN_PODS: Final = 20
 BEST_NODES: Final = 3
@@ -48,11 +49,6 @@ class RunResult:
     document: dict[str, Any]
     decisions: Sequence[AttemptMade]
     waiting: frozenset[str]
-
-    @classmethod
-    def of(cls, run: Run, measured: Measures) -> RunResult:
-        waiting = frozenset(pod.key for pod in measured.waiting_pods())
-        return cls(run, run_document(measured), measured.decisions, waiting)
 
 
 Pair = tuple[AttemptMade | None, AttemptMade | None]
@@ -96,17 +92,16 @@ class Comparison:
 
 
 def compare(
-    player: Player,
-    runs: Sequence[Run],
-    progress: Callable[[str], Progress] = lambda name: lambda amount: None,
-    seeds: int = 1,
+    player: Player, runs: Sequence[Run], progress: Callable[[str], Step] = lambda name: unheard, seeds: int = 1
 ) -> Comparison:
     """Run one after the other, then again with further seeds. A stopped player gives a partial answer."""
     comparison = Comparison(runs[0].seed if runs else 0)
     for run in runs:
         if player.is_stopped():
             break
-        comparison.results[run.name] = RunResult.of(run, player.play(run, progress(run.name)))
+        measured = player.play(run, progress(run.name))
+        waiting = frozenset(pod.key for pod in measured.waiting_pods())
+        comparison.results[run.name] = RunResult(run, run_document(measured), measured.decisions, waiting)
         for more in range(1, seeds):
             if not player.is_stopped():
                 again = player.play(dataclasses.replace(run, seed=run.seed + more))
@@ -244,8 +239,7 @@ def show(comparison: Comparison, page: TextPage) -> None:
 def _print_spread(spread: Mapping[str, Any], page: TextPage) -> None:
     if not spread:
         return
-    page.blank()
-    page.say(text(f"over {next(iter(spread.values()))['seeds']} seeds", style="bold"))
+    page.part(text(f"over {next(iter(spread.values()))['seeds']} seeds", style="bold"))
     rows = [(label, *(_range(each[figure], figure) for each in spread.values())) for figure, label in SPREAD.items()]
     page.table(_beside(spread, rows))
 
@@ -343,8 +337,7 @@ def _print_waiting(documents: Mapping[str, Document], page: TextPage) -> None:
         groups = run["waitingPods"]
         if not groups:
             continue
-        page.blank()
-        page.say(text(f"WAITING in {name}" if len(documents) > 1 else "WAITING", style="bold"))
+        page.part(text(f"WAITING in {name}" if len(documents) > 1 else "WAITING", style="bold"))
         for group in groups[:_GROUPS]:
             page.say(text(f"{group['count']:,}  {_named(group)}"), indent=2)
             page.say(text(f"{group['reason']}", style="dim"), indent=5)
@@ -363,8 +356,7 @@ def _print_losses(documents: Mapping[str, Document], page: TextPage) -> None:
         where = f" in {name}" if len(documents) > 1 else ""
         for title, lost in (("GONE FOR GOOD", run["lost"]), ("EVICTIONS REFUSED", run["blockedEvictions"])):
             if lost:
-                page.blank()
-                page.say(text(f"{title}{where}", style="bold"))
+                page.part(text(f"{title}{where}", style="bold"))
             for each in lost[:_GROUPS]:
                 page.say(text(f"{each['pod']}: {each['why']}"), indent=2)
             if len(lost) > _GROUPS:
@@ -374,8 +366,7 @@ def _print_losses(documents: Mapping[str, Document], page: TextPage) -> None:
 def _print_differences(differences: Sequence[Document], page: TextPage) -> None:
     if not differences:
         return
-    page.blank()
-    page.say(text("WHERE THEY DIFFER", style="bold"))
+    page.part(text("WHERE THEY DIFFER", style="bold"))
     for difference in differences:
         one, other = difference["between"]
         parting = difference["parting"]

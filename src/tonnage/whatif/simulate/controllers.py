@@ -20,8 +20,7 @@ from tonnage.behaviour.workloads.templates import claim_for
 from tonnage.documents.kinds.storage.storage_kinds import default_class_for
 from tonnage.objects import codec
 from tonnage.objects.apps_v1 import StatefulSet
-from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
-from tonnage.objects.core_v1.pod import PodStatus
+from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod, PodStatus
 from tonnage.objects.meta import Key
 from tonnage.objects.requirements import InvalidSelector
 from tonnage.objects.storage_v1 import StorageClass
@@ -123,7 +122,10 @@ class Controllers:
 
     def _one_by_one(self, pod: Pod) -> StatefulSet | None:
         """The pod's StatefulSet, if it is OrderedReady."""
-        owner = self._world.get(StatefulSet, _set_key(pod)) if _set_key(pod) else None
+        controller = pod.metadata.controller
+        if controller is None or controller.kind != "StatefulSet":
+            return None
+        owner = self._world.get(StatefulSet, f"{pod.namespace}/{controller.name}")
         return owner if owner is not None and owner.spec.pod_management_policy != "Parallel" else None
 
     def _make_successor(self, pod: Pod) -> None:
@@ -199,12 +201,6 @@ class Controllers:
         return ""
 
 
-def _set_key(pod: Pod) -> Key:
-    """The key of a pod's StatefulSet; empty for other pods."""
-    controller = pod.metadata.controller
-    return f"{pod.namespace}/{controller.name}" if controller is not None and controller.kind == "StatefulSet" else ""
-
-
 def _is_up(pod: Pod) -> bool:
     ready = pod.condition("Ready")
     return pod.status.phase == "Running" and not pod.metadata.is_terminating and (ready is None or ready.is_true)
@@ -227,16 +223,11 @@ class VolumeBinder:
     _unbound: dict[Key, None] = field(default_factory=dict)
     """Claims that wait for a volume, whoever creates it."""
 
-    def open(self) -> None:
-        """Set unclaimed volumes to Available."""
-        for volume in self._world.all(PersistentVolume):
-            if volume.spec.claim_ref is None and volume.status.phase in _PENDING:
-                self._world.put(_available(volume))
-
     def claim_changed(self, claim: PersistentVolumeClaim) -> None:
+        storage_class = self._world.get(StorageClass, claim.class_name or "")
         if claim.is_bound and claim.spec.volume_name:
             self._unbound.pop(claim.key, None)
-        elif claim.spec.volume_name or self._is_ours(claim):
+        elif claim.spec.volume_name or storage_class is None or not storage_class.waits_for_consumer:
             self._unbound[claim.key] = None
             self._world.agenda.after(0.0, lambda: self._serve(claim.key))
 
@@ -245,27 +236,22 @@ class VolumeBinder:
         if owner is not None:
             claim = self._world.get(PersistentVolumeClaim, owner.key)
             if claim is not None and not claim.spec.volume_name and volume.status.phase != BOUND:
-                self._world.agenda.after(0.0, lambda: self._serve(owner.key, volume))
+                self._world.agenda.after(0.0, lambda: self._serve(owner.key))
         elif volume.status.phase in _PENDING:
-            self._world.put(_available(volume))
+            self._world.put(renewed(volume, status={"phase": AVAILABLE}))
         elif volume.status.phase == AVAILABLE:
             for key in tuple(self._unbound):
                 self._world.agenda.after(0.0, lambda key=key: self._serve(key))  # type: ignore[misc]
 
-    def _is_ours(self, claim: PersistentVolumeClaim) -> bool:
-        """True if an existing volume may be bound without the scheduler."""
-        storage_class = self._world.get(StorageClass, claim.class_name or "")
-        return storage_class is None or not storage_class.waits_for_consumer
-
-    def _serve(self, key: Key, made: PersistentVolume | None = None) -> None:
-        """Take a claim's next step, as the PV binder does. With `made`, only this volume is considered."""
+    def _serve(self, key: Key) -> None:
+        """Take a claim's next step, as the PV binder does."""
         claim = self._world.get(PersistentVolumeClaim, key)
         if claim is None or claim.is_bound:
             self._unbound.pop(key, None)
             return
         inputs = ClaimInputs(
             volume=lambda name: self._world.get(PersistentVolume, name),
-            candidates=self._candidates(claim, made),
+            candidates=() if claim.spec.volume_name else self._world.all(PersistentVolume),
             storage_class=self._world.get(StorageClass, claim.class_name or ""),
             default_class=None,
             waiting_pods=lambda: (),
@@ -278,15 +264,3 @@ class VolumeBinder:
             self._world.put(renewed(step.volume, spec={"claim_ref": reference_to(claim)}, status={"phase": BOUND}))
             self._world.put(bound_claim(claim, step.volume.name))
             self._unbound.pop(key, None)
-
-    def _candidates(self, claim: PersistentVolumeClaim, made: PersistentVolume | None) -> list[PersistentVolume]:
-        if claim.spec.volume_name:
-            return []
-        if made is None:
-            return self._world.all(PersistentVolume)
-        now = self._world.get(PersistentVolume, made.name)
-        return [now] if now is not None else []
-
-
-def _available(volume: PersistentVolume) -> PersistentVolume:
-    return renewed(volume, status={"phase": AVAILABLE})

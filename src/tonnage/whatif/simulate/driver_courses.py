@@ -283,7 +283,8 @@ class _Courses:
 
     def _places(self, pools: Pools, ask: Ask) -> list[int]:
         """The pools that the driver may take for a claim; of equal pools one."""
-        roomy = {pool: place for place, pool in reversed([*enumerate(pools)]) if _takes(pool, ask)}
+        open_to = [(place, pool) for place, pool in enumerate(pools) if ask.class_name in pool.classes]
+        roomy = {pool: place for place, pool in reversed(open_to) if pool.free >= ask.size + ask.kept}
         if not roomy or ask.policy in ANY_POOL:
             return [*reversed(roomy.values())]
         if ask.policy is PoolPolicy.FIRST_FIT:
@@ -369,10 +370,6 @@ class _Courses:
             for asks in (self._asks, promised)
         )
         return SharedPools(tuple(pool.free - self._kept for pool in ordered), reaches), pieces, beside
-
-
-def _takes(pool: Pool, ask: Ask) -> bool:
-    return ask.class_name in pool.classes and pool.free >= ask.size + ask.kept
 
 
 def _sizes(asks: Asks) -> tuple[int, ...]:

@@ -18,6 +18,7 @@ from functools import cache
 
 from tonnage.behaviour.nodes.kubelet_admission import AdmittedPods, KubeletPreemption, PodRejection
 from tonnage.behaviour.workloads.pod_states import REJECTED
+from tonnage.keyed import grouped
 from tonnage.objects.core_v1 import VOLUME_ATTACHMENT_LIMIT_EXCEEDED, Node, PersistentVolume, Pod
 from tonnage.objects.core_v1.persistent_volume import VOLUME_HOME, VolumeNodeAffinity
 from tonnage.objects.core_v1.pod import PodStatus
@@ -176,9 +177,8 @@ class Kubelets:
 
     def open(self) -> None:
         """Initial pods take their slots; from then on CSINodes are corrected once a period."""
-        for attachment in self._world.all(VolumeAttachment):
-            place = (attachment.spec.node_name, attachment.spec.source.persistent_volume_name)
-            self._attachments.setdefault(place, []).append(attachment.key)
+        specs = ((each.spec, each.key) for each in self._world.all(VolumeAttachment))
+        self._attachments = grouped(((of.node_name, of.source.persistent_volume_name), key) for of, key in specs)
         for pod in self._world.pods():
             self.adopt(pod)
         for driver in self._world.all(CSIDriver):

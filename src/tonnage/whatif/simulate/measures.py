@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from tonnage.keyed import grouped
 from tonnage.objects.core_v1 import Pod
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.engine.attempt import Attempt
@@ -114,10 +115,8 @@ class Measures(Watcher):
 
     def waiting_groups(self) -> list[tuple[str, list[str]]]:
         """(reason, pods) of waiting pods, largest group first."""
-        groups: dict[str, list[str]] = {}
-        why = self.world.scheduler.why
-        for pod in sorted(self.waiting_pods(), key=lambda pod: pod.key):
-            groups.setdefault(why.get(pod.uid, "on its way, or not tried yet"), []).append(pod.key)
+        why, waiting = self.world.scheduler.why, sorted(self.waiting_pods(), key=lambda pod: pod.key)
+        groups = grouped((why.get(pod.uid, "on its way, or not tried yet"), pod.key) for pod in waiting)
         return sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
 
 

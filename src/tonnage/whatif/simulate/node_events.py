@@ -19,7 +19,6 @@ from tonnage.documents.kinds.scheduling_kinds import judge_eviction
 from tonnage.errors import ApiError
 from tonnage.objects import codec
 from tonnage.objects.core_v1 import Node, PersistentVolume, Pod, is_out_of_use
-from tonnage.objects.meta import Object
 from tonnage.objects.requirements import NO_EXECUTE, NO_SCHEDULE, OUT_OF_SERVICE, UNREACHABLE, Taint
 from tonnage.objects.small_groups import PodDisruptionBudget
 from tonnage.objects.storage_v1 import CSINode
@@ -143,10 +142,6 @@ class NodeEvents:
         self._finish(name, "its node is gone")
         for pod in self._world.pods_on(name):
             self._controllers.replace(pod, "its node is gone")
-
-    def join(self, objects: Iterable[Object]) -> None:
-        for each in objects:
-            self._world.put(each)
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 

@@ -30,15 +30,13 @@ from tonnage.whatif.simulate import scenario as scenarios
 from tonnage.whatif.simulate.measures import Measures
 from tonnage.whatif.simulate.world import World
 from tonnage.whatif.simulate.world_state import WorldSettings
-from tonnage.whatif.sources import ClusterState
+from tonnage.whatif.sources import ClusterState, Step, unheard
 from tonnage.whatif.workloads import Workload, find_workload, is_workload, pods_of, workload_name
 
 LONGEST_S: Final = 3600.0
 """A run without a duration ends at the latest this long after its last event."""
 SAMPLES: Final = 120
 _READ_KINDS: Final = frozenset(kind for _, kind in READ)
-
-Progress = Callable[[float], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +125,7 @@ class Player:
                 made.append(creation.of(manifest, warnings))
         return made
 
-    def play(self, run: Run, progress: Progress = lambda amount: None) -> Measures:
+    def play(self, run: Run, progress: Step = unheard) -> Measures:
         play = Play(self, run)
         measured = play.to_end(progress)
         self.warnings += [warning for warning in play.warnings if warning not in self.warnings]
@@ -173,7 +171,7 @@ class Play:
         for event in self._scenario.events:
             self._note(event)
 
-    def to_end(self, progress: Progress) -> Measures:
+    def to_end(self, progress: Step) -> Measures:
         """Run to the end, with samples at equal intervals."""
         world, measures, duration_s = self.world, self.measures, self._scenario.duration_s
         known_s = self._last_s if duration_s is None else duration_s
@@ -354,7 +352,8 @@ class Play:
         for name in event.names:
             if self._player.is_stopped():
                 return
-            self.world.nodes.join(copy_of(own, name))
+            for each in copy_of(own, name):
+                self.world.put(each)
             node = self.world.get(Node, name)
             for daemons in self._daemons.values() if node is not None else ():
                 replica = self._expander.for_node(daemons, node) if node is not None else None

@@ -30,7 +30,7 @@ from tonnage.whatif.simulate.disks import Disk
 from tonnage.whatif.simulate.driver_courses import Ask, Course, DriverChoices, DriverLuck, Pool
 from tonnage.whatif.simulate.world import World
 from tonnage.whatif.simulate.world_state import EVERY_ATTEMPT, Watcher, WorldSettings
-from tonnage.whatif.sources import ClusterState
+from tonnage.whatif.sources import ClusterState, Note, unheard
 
 LONGEST_S: Final = 3600.0
 """A replica that does not run by then never does."""
@@ -190,12 +190,7 @@ class PlayedWorkloads:
     """Answers about the workloads of one cluster. Calls `note` once with each thing that a person should know."""
 
     def __init__(
-        self,
-        state: ClusterState,
-        configuration: Configuration,
-        *,
-        is_default: bool,
-        note: Callable[[str], object] = lambda sentence: None,
+        self, state: ClusterState, configuration: Configuration, *, is_default: bool, note: Note = unheard
     ) -> None:
         self._memory = state.memory
         self._note = note

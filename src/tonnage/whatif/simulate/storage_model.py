@@ -14,8 +14,7 @@ import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
-from tonnage.objects.core_v1.persistent_volume import SELECTED_NODE, VolumeNodeAffinity
+from tonnage.objects.core_v1 import SELECTED_NODE, Node, PersistentVolume, PersistentVolumeClaim, VolumeNodeAffinity
 from tonnage.objects.meta import Key
 from tonnage.objects.requirements import NodeSelector, Requirement
 from tonnage.objects.selectors import InvalidSelector, LabelSelector
@@ -174,10 +173,6 @@ class StorageModel:
         storage_class = self._classes.get(class_name)
         return storage_class.provisioner if storage_class is not None else ""
 
-    def _checks_capacity(self, class_name: str, driver: str) -> bool:
-        storage_class = self._classes.get(class_name)
-        return storage_class is not None and storage_class.checks_capacity(self._drivers.get(driver))
-
     def rebuilds(self, volume: PersistentVolume) -> bool:
         return volume.spec.csi is not None and rebuilds_volumes(self._drivers.get(volume.spec.csi.driver))
 
@@ -235,6 +230,8 @@ class StorageModel:
             return
         class_name = claim.class_name or ""
         driver, size_bytes = self._provisioner(class_name), self.taken_bytes(claim)
+        storage_class = self._classes.get(class_name)
+        is_checked = storage_class is not None and storage_class.checks_capacity(self._drivers.get(driver))
         node = self.objects.get(Node, node_name) if node_name else None
         disks = self.disks_for(class_name, node)
         if len(disks) > 1:
@@ -245,7 +242,7 @@ class StorageModel:
             disk.hold_before(name, size_bytes)
         else:
             disk = next((each for each in disks if self._take(each, name, claim, size_bytes)), None)
-        if disk is None and (disks or self._checks_capacity(class_name, driver)):
+        if disk is None and (disks or is_checked):
             self._refuse(claim)
             return
         self._numbers += 1
@@ -256,7 +253,6 @@ class StorageModel:
             disk.claims[name] = claim.uid
             self.changed(disk)
             affinity = self.affinity(disk)
-        storage_class = self._classes.get(class_name)
         reclaim = storage_class.reclaim_policy if storage_class is not None else "Delete"
         made_bytes = volume_size(rules_of(storage_class), claim.requested_size.value(), is_block=claim.spec.is_block)
         self.objects.put(made_volume(name, claim, driver, made_bytes, affinity, reclaim))

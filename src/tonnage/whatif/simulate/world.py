@@ -98,7 +98,9 @@ class World(WorldState):
             self._keep(pod, is_new=True)
         self._take_unseen(hold for holds in unseen.values() for hold in holds)
         self.storage.publish_all()
-        self.binder.open()
+        for volume in self.all(PersistentVolume):
+            if volume.spec.claim_ref is None:
+                self.binder.volume_changed(volume)
         self.kubelets.open()
         self.nodes.open()
         for claim in self.all(PersistentVolumeClaim):
