@@ -174,12 +174,7 @@ class Manifests:
     warnings: list[str] = field(default_factory=list)
 
 
-def read(
-    sources: Sequence[Source],
-    *,
-    without: Path | None = None,
-    with_workloads: bool = False,
-) -> Manifests:
+def read(sources: Sequence[Source], *, without: Path | None = None, with_workloads: bool = False) -> Manifests:
     """Read every object of these files and folders. Raises BrokenManifest, or TonnageError for unreadable files.
 
     `without` is a file in one of the folders that holds no manifests. Workloads that decisions do not read are skipped

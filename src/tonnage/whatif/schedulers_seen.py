@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.clock import rfc3339
 from tonnage.errors import TonnageError
+from tonnage.keyed import grouped
 from tonnage.objects.batch_v1 import CronJob
 from tonnage.objects.core_v1 import Event, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object
@@ -83,9 +84,7 @@ def seen_in(
     }
     tried_at = {each.key: at for each in pods if (at := _tried_at(each, decided)) is not None}
     signs = ((each.spec.scheduler_name, tried_at[each.key]) for each in pods if each.key in tried_at)
-    seen_at: dict[str, datetime] = {}
-    for name, at in (*signs, *_signs_of_events(events)):
-        seen_at[name] = max(at, seen_at.get(name, at))
+    seen_at = {name: max(times) for name, times in grouped((*signs, *_signs_of_events(events))).items()}
     held, ended_at = set(running), dict[str, datetime]()
     for name, until in _leases_by_name(leases or ()):
         if until > now - _PATIENCE:

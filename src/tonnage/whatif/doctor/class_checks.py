@@ -116,11 +116,8 @@ def _is_same_room(one: _Figures, other: _Figures) -> bool:
 
 def _free_name(driver: str, taken: set[str]) -> str:
     base = driver.split(".")[0] or "disks"
-    return next(
-        name
-        for number in range(1, len(taken) + 2)
-        if (name := base if number == 1 else f"{base}-{number}") not in taken
-    )
+    names = (base, *(f"{base}-{number}" for number in range(2, len(taken) + 2)))
+    return next(name for name in names if name not in taken)
 
 
 def _groups(facts: Facts) -> Iterator[Finding]:

@@ -6,8 +6,9 @@ few objects; -o json lists all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Final
 
 from tonnage.printable import assembled, text
@@ -125,7 +126,9 @@ def show(found: Examination, page: TextPage) -> None:
             continue
         page.part(text(_HEADS[severity], style=_STYLES[severity]))
         driver = None
-        for alike in _folded(of_severity):
+        # Runs of findings with the same name, driver and remedy.
+        for _, run in groupby(of_severity, key=lambda each: (each.name, each.driver, each.remedy)):
+            alike = list(run)
             if alike[0].driver != driver and (driver is not None or alike[0].driver):
                 page.part(text(alike[0].driver or "the cluster", style="bold underline"), indent=2)
             driver = alike[0].driver
@@ -148,18 +151,6 @@ def _head(page: TextPage, found: Examination) -> None:
     page.say(text(", ".join(count_text(len(each), noun) for noun, each in objects.items())))
     if found.is_partial:
         page.say(text("This was interrupted; the checks of pods are not complete.", style="bold yellow"))
-
-
-def _folded(findings: Iterable[Finding]) -> list[Sequence[Finding]]:
-    """Runs of findings with the same name, driver and remedy."""
-    found: list[list[Finding]] = []
-    for finding in findings:
-        last = found[-1][-1] if found else None
-        if last is not None and (last.name, last.driver, last.remedy) == (finding.name, finding.driver, finding.remedy):
-            found[-1].append(finding)
-        else:
-            found.append([finding])
-    return list(found)
 
 
 def _finding(page: TextPage, alike: Sequence[Finding], style: str) -> None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -283,8 +283,7 @@ WEAKER: Final = "which weakens the promise that volumes fit"
 WORST_FIRST: Final = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     severity: Severity
     object: str
@@ -293,14 +292,7 @@ class Finding:
     driver: str = ""
 
     def document(self) -> dict[str, Any]:
-        found = {
-            "name": self.name,
-            "severity": self.severity.value,
-            "object": self.object,
-            "message": self.message,
-            "remedy": self.remedy,
-        }
-        return {**found, **({"driver": self.driver} if self.driver else {})}
+        return cast("dict[str, Any]", msgspec.to_builtins(self))
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,41 +37,31 @@ class VolumeMove(msgspec.Struct, frozen=True, rename={"size_bytes": "bytes"}):
     size_bytes: int
 
 
-class Move(
-    msgspec.Struct,
-    frozen=True,
-    omit_defaults=True,
-    rename={"source": "from", "target": "to", "equally_good": "equallyGood", "step": "during"},
-):
+class Move(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """A pod that moved from one node to another, by itself or as its successor."""
 
     pod: str
     workload: str
-    source: str
-    target: str
+    source: str = msgspec.field(name="from")
+    target: str = msgspec.field(name="to")
     volumes: tuple[VolumeMove, ...]
     equally_good: tuple[str, ...] = ()
     """Other nodes with the same score: the scheduler chooses among them at random."""
-    step: str = ""
+    step: str = msgspec.field(default="", name="during")
     """The drained node, when nodes are drained one after the other."""
 
 
-class Stuck(
-    msgspec.Struct,
-    frozen=True,
-    omit_defaults=True,
-    rename={"source": "from", "is_evicted": "evicted", "step": "during", "comes_back": "comesBack"},
-):
+class Stuck(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """A pod that may not be evicted, or that fits nowhere."""
 
     pod: str
     workload: str
-    source: str
+    source: str = msgspec.field(name="from")
     message: str
-    is_evicted: bool
+    is_evicted: bool = msgspec.field(name="evicted")
     """False if a budget keeps the pod where it is."""
     volumes: tuple[VolumeMove, ...]
-    step: str = ""
+    step: str = msgspec.field(default="", name="during")
     comes_back: bool | None = None
     """One after the other: whether it runs again once the node is back."""
 

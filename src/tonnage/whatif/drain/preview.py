@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import permutations
 from typing import Any, Final
 
@@ -117,14 +117,13 @@ class Failure(msgspec.Struct, frozen=True, rename={"drained": "during"}):
     stuck: tuple[Stuck, ...]
 
 
-@dataclass(slots=True)
-class OneMore:
+class OneMore(msgspec.Struct, rename={"not_tried": "notTried", "is_complete": "complete"}):
     """The nodes that were removed one at a time, and those whose failure leaves pods stuck."""
 
     tried: int = 0
     not_tried: int = 0
-    failures: list[Failure] = field(default_factory=list)
     is_complete: bool = False
+    failures: list[Failure] = []
 
     @property
     def holds(self) -> bool | None:
@@ -134,13 +133,7 @@ class OneMore:
         return True if self.is_complete else None
 
     def document(self) -> dict[str, Any]:
-        return {
-            "holds": self.holds,
-            "tried": self.tried,
-            "notTried": self.not_tried,
-            "complete": self.is_complete,
-            "failures": documents(self.failures),
-        }
+        return {"holds": self.holds, **documents([self])[0]}
 
 
 def at_stage(scene: Scene, back: Sequence[str], out: Sequence[str]) -> Rehearsal:

@@ -254,11 +254,8 @@ class FitAnswer:
 
     def shown_remedies(self) -> list[Remedy]:
         """The least of each kind first, then others, as many as people read."""
-        firsts: list[Remedy] = []
-        rest: list[Remedy] = []
-        for remedy in self.remedies:
-            (rest if any(other.kind == remedy.kind for other in firsts) else firsts).append(remedy)
-        return [*firsts, *rest][:SHOWN]
+        first_of = {remedy.kind: remedy for remedy in reversed(self.remedies)}
+        return sorted(self.remedies, key=lambda remedy: first_of[remedy.kind] is not remedy)[:SHOWN]
 
     def document(self) -> dict[str, Any]:
         is_exact = self.at_most == self.counted.count

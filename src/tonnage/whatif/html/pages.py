@@ -193,11 +193,10 @@ def doctor_page(answer: Answer) -> HtmlPage:
         page.figure(said.lower(), number_text(count), tone if count else "")
     for severity, said, tone in _SEVERITIES:
         page.section(severity, said, *(_finding(each, tone) for each in by_severity[severity]))
-    page.section("drivers", "Drivers", *_drivers(answer.get("drivers") or {}))
-    page.section("configuration", "Settings that fit", *_configuration(answer.get("configuration")))
+    page.section("drivers", "Drivers", *_drivers(answer["drivers"]))
+    page.section("configuration", "Settings that fit", *_configuration(answer["configuration"]))
     page.section("server", "API server", *_server(answer.get("server")))
-    if "disks" in answer:
-        page.section("disks", "Disks", capacity_map("disks-map", "Pools and claims", answer["disks"]))
+    page.section("disks", "Disks", capacity_map("disks-map", "Pools and claims", answer["disks"]))
     return page
 
 
@@ -222,15 +221,14 @@ def _drivers(drivers: Mapping[str, Answer]) -> list[Html]:
     return [element("div", html, class_="wide", tabindex=0, role="region", aria_label="Drivers") for html in shown]
 
 
-def _configuration(found: Answer | None) -> list[Html]:
-    if not found:
-        return []
-    why: Mapping[str, str] = found.get("why") or {}
+def _configuration(found: Answer) -> list[Html]:
+    why = found["why"]
     rows = [(key, _plain(value), why.get(key, "")) for key, value in found.items() if key not in ("why", "file")]
-    parts = table(("Setting", "Value", "Why"), "nnw", rows)
-    if found.get("file"):
-        parts += [element("h3", "As a file"), element("pre", element("code", charts.lines(found["file"])), tabindex=0)]
-    return parts
+    return [
+        *table(("Setting", "Value", "Why"), "nnw", rows),
+        element("h3", "As a file"),
+        element("pre", element("code", charts.lines(found["file"])), tabindex=0),
+    ]
 
 
 def _server(server: Answer | None) -> list[Html]:
