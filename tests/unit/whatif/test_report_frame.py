@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from importlib.resources import files
+from typing import Any
 
 import pytest
 
@@ -83,7 +84,7 @@ def test_fit_on_many_nodes_draws_the_first_and_tells_all():
 
 
 def test_a_drain_that_was_interrupted_early_is_a_page_too():
-    answer = {
+    answer: dict[str, Any] = {
         "drained": ["a"],
         "moves": [],
         "stuck": [],

@@ -31,7 +31,7 @@ from tonnage.scheduling.volumes.explain.account_entries import NodeAccount
 from tonnage.whatif import knobs
 from tonnage.whatif.node_copies import copy_of, emptied, shape_of, sharing_pools
 from tonnage.whatif.replay import Replay
-from tonnage.whatif.sources import Step
+from tonnage.whatif.sources import Step, unheard
 
 NODES_TRIED: Final = 64
 """Of each kind of refusal; where there are more nodes, those with the most room."""
@@ -49,7 +49,7 @@ _KNOB_OF: Final = {"NodeVolumeLimits": knobs.SLOTS, "VolumeBinding": knobs.POOL,
 class Remedies:
     """What would let a pod in that fits nowhere now. `step` is called at each try, and may end it by raising."""
 
-    def __init__(self, replay: Replay, pod: Pod, refusal: Explanation, step: Step) -> None:
+    def __init__(self, replay: Replay, pod: Pod, refusal: Explanation, step: Step = unheard) -> None:
         self._step = step
         self._replay = replay
         self._pod = pod
