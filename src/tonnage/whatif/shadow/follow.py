@@ -34,7 +34,6 @@ from tonnage.objects.core_v1 import Event, Node, Pod
 from tonnage.objects.meta import Object
 from tonnage.scheduling.engine.event_handlers import READ_KINDS
 from tonnage.whatif.shadow.signs import TOLD_BY_EVENTS, Shadow
-from tonnage.whatif.sources import Note
 
 CALM_S: Final = 1.0
 RESUMED_S: Final = 5.0
@@ -173,6 +172,7 @@ class RevisionOrder:
         return seen
 
 
+Note = Callable[[str], object]
 _SYNC_TIMEOUT_S: Final = 120.0
 TICK_EVERY_S: Final = 1.0
 _LAST_S: Final = CALM_S + 1.0
