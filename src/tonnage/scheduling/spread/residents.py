@@ -335,27 +335,23 @@ class TermRegister:
     """The terms of one kind that residents carry, without duplicates."""
 
     def __init__(self) -> None:
-        self._carried: dict[Term, CarriedTerm] = {}
+        self.carried: dict[Term, CarriedTerm] = {}
         self._index: MatcherIndex[CarriedTerm] = MatcherIndex()
-
-    @property
-    def is_empty(self) -> bool:
-        return not self._carried
 
     def add(self, terms: Iterable[Term], row: int, count: int) -> None:
         for term in terms:
-            carried = self._carried.get(term)
+            carried = self.carried.get(term)
             if carried is None:
-                carried = self._carried[term] = CarriedTerm(term)
+                carried = self.carried[term] = CarriedTerm(term)
                 self._index.add(term.matcher, carried)
             carried.where.add(row, count)
             if not carried.where:
-                del self._carried[term]
+                del self.carried[term]
                 self._index.remove(term.matcher, carried)
 
     def concerning(self, info: PodInfo, namespace_labels: Labels) -> Sequence[CarriedTerm]:
         """The terms that match this pod."""
-        if self.is_empty:
+        if not self.carried:
             return ()
         return [
             carried
@@ -377,7 +373,7 @@ class CarriedTerms(Observer):
     @property
     def is_empty(self) -> bool:
         """True if no resident carries a term."""
-        return self.near.is_empty and self.apart.is_empty and self.preferred.is_empty
+        return not (self.near.carried or self.apart.carried or self.preferred.carried)
 
     # -- observing ----------------------------------------------------------------------------------------------------
 
@@ -389,6 +385,8 @@ class CarriedTerms(Observer):
 
     def _count(self, info: PodInfo, row: int, count: int) -> None:
         terms = terms_of(info.pod)
+        if terms is NO_TERMS:
+            return
         self.near.add(terms.near, row, count)
         self.apart.add(terms.apart, row, count)
         self.preferred.add(terms.preferred, row, count)

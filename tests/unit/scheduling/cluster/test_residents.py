@@ -240,7 +240,7 @@ def test_nothing_is_kept_of_pods_that_are_gone() -> None:
         cluster.remove_pod(f"default-p{number}")
     assert not counts._groups and not counts._labelled
     assert not counts._tallies and not counts._index._by_anchor
-    assert terms.is_empty and not terms.apart._carried and not terms.apart._index._by_anchor
+    assert terms.is_empty and not terms.apart.carried and not terms.apart._index._by_anchor
 
 
 def test_a_cluster_has_one_observer_of_each_kind_and_takes_it_along() -> None:
