@@ -1,16 +1,13 @@
 """Values that are legal and odd: as deep as is allowed and deeper, numbers nobody counts to, text no header may hold.
 
-Nothing of it is a 500, nothing is stored that cannot be read, changed and deleted again, and what an earlier version
-stored is mended when the server starts.
+Nothing of it is a 500, and nothing is stored that cannot be read, changed and deleted again.
 """
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -19,13 +16,7 @@ import pytest
 from support.api_servers import ServerApi, embedded
 from support.http import Doc
 from tonnage.apiserver.responses import MAX_TOTAL
-from tonnage.apiserver.stored_documents import index_for
-from tonnage.clock import SystemClock
-from tonnage.gates import Gates
 from tonnage.objects.document import MAX_DEPTH, encode
-from tonnage.objects.resources import BY_KIND
-from tonnage.store.folder import StoreOptions
-from tonnage.store.store import Store
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"
@@ -236,62 +227,6 @@ def test_odd_managed_fields_can_be_changed_and_deleted(api: ServerApi, fields: A
     applied = api.apply(path, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "odd"}})
     assert applied.code == 200, applied.body
     assert api.delete(path).code == 200
-
-
-# -- what an earlier version stored -----------------------------------------------------------------------------------
-
-
-async def _store(folder: Path, docs: list[Doc]) -> None:
-    clock = SystemClock()
-    store = await Store.open(folder / "store", StoreOptions(index=index_for(Gates(), clock), keep_revisions=100))
-    for doc in docs:
-        meta = doc["metadata"]
-        meta |= {"uid": f"uid-{meta['name']}", "creationTimestamp": "2026-01-01T00:00:00Z"}
-        resource = BY_KIND[doc["apiVersion"], doc["kind"]]
-        if resource.namespaced:
-            meta["namespace"] = "old"
-
-        def render(at: int, doc: Doc = doc) -> bytes:
-            doc["metadata"]["resourceVersion"] = str(at)
-            head = {"kind": doc["kind"], "apiVersion": doc["apiVersion"]}
-            return encode({**head, **doc})
-
-        await store.create(resource.key(meta.get("namespace", ""), meta["name"]), render)
-    await store.close()
-
-
-def test_deep_objects_of_an_earlier_version_are_read_changed_and_deleted(tmp_path: Path) -> None:
-    namespace: Doc = {
-        "apiVersion": "v1",
-        "kind": "Namespace",
-        "metadata": {"name": "old"},
-        "spec": {"finalizers": ["kubernetes"]},
-        "status": {"phase": "Active"},
-    }
-    deep = [managed(500), revision("revision", 800), *({**revision(f"r{n}", 120 + 100 * n)} for n in range(9))]
-    asyncio.run(_store(tmp_path, [namespace, *deep]))
-    with embedded(tmp_path) as api:
-        assert (
-            api.delete("/apis/apps/v1/namespaces/old/controllerrevisions?fieldSelector=metadata.name%3Dr3").code == 200
-        )
-        for collection, name in (
-            ("/api/v1/namespaces/old/configmaps", "managed"),
-            ("/apis/apps/v1/namespaces/old/controllerrevisions", "revision"),
-        ):
-            path = f"{collection}/{name}"
-            found = api.get(path)
-            assert found.code == 200 and found.meta["uid"] == f"uid-{name}"
-            assert api.get(collection, accept=TABLE).code == 200
-            assert api.get(path, accept=YAML).code == 200
-            found.body["metadata"]["labels"] = {"x": "y"}
-            put = api.put(path, found.body)
-            assert put.code == 200, put.body
-            for kind in ("merge", "strategic"):
-                assert api.patch(path, {"metadata": {"annotations": {"k": kind}}}, kind).code == 200
-            assert api.delete(path).code == 200
-            assert api.get(path).code == 404
-        rest = api.delete("/apis/apps/v1/namespaces/old/controllerrevisions")
-        assert rest.code == 200 and len(rest["items"]) == 8
 
 
 # -- numbers ----------------------------------------------------------------------------------------------------------

@@ -254,49 +254,6 @@ def test_a_backup_that_is_killed_leaves_no_file_of_that_name(tmp_path: Path):
     assert tonnage("apiserver", "--data-dir", str(data), "--check").returncode == 0
 
 
-# Files of an earlier version.
-
-
-VERSION_1 = """
-PRAGMA journal_mode = WAL;
-PRAGMA application_id = 0x544F4E4E;
-PRAGMA user_version = 1;
-CREATE TABLE log (revision INTEGER PRIMARY KEY, key TEXT NOT NULL, previous INTEGER NOT NULL, deleted INTEGER NOT NULL,
-    document BLOB NOT NULL) STRICT;
-CREATE UNIQUE INDEX log_by_key ON log (key, previous);
-CREATE TABLE compaction (only_row INTEGER PRIMARY KEY, revision INTEGER NOT NULL) STRICT;
-INSERT INTO compaction VALUES (1, 0);
-"""
-
-
-@pytest.mark.slow
-def test_a_migration_that_is_killed_again_and_again_loses_nothing(tmp_path: Path):
-    store = tmp_path / "store"
-    store.mkdir(mode=0o700)
-    tmp_path.chmod(0o700)
-    count = 20_000
-
-    def document(number: int) -> bytes:
-        meta = f'"name":"m{number}","namespace":"default","uid":"u{number}","resourceVersion":"{number}"'
-        data = f'"metadata":{{{meta}}},"data":{{"k":"{"x" * 1_000}"}}'
-        return f'{{"kind":"ConfigMap","apiVersion":"v1",{data}}}'.encode()
-
-    with closing(sqlite3.connect(log_of(tmp_path))) as connection, connection:
-        connection.executescript(VERSION_1)
-        rows = ((n, f"configmaps/default/m{n}", 0, 0, document(n)) for n in range(1, count + 1))
-        connection.executemany("INSERT INTO log VALUES (?, ?, ?, ?, ?)", rows)
-    log_of(tmp_path).chmod(0o600)
-    command = [sys.executable, "-m", "tonnage", "apiserver", "--data-dir", str(tmp_path), "--secure-port", "0"]
-    for number in range(10):
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-            time.sleep(0.6 + 0.12 * number)
-            process.kill()
-    cluster = start_cluster(tmp_path)
-    assert names_in(cluster) == {f"m{number}" for number in range(1, count + 1)}
-    assert cluster.get("/readyz/storage-integrity").code == 200
-    cluster.stop()
-
-
 # History.
 
 

@@ -29,11 +29,10 @@ from tonnage.documents.access.bootstrap_policy import bootstrap_policy, must_be_
 from tonnage.documents.access.rules import aggregated_rules
 from tonnage.documents.admission import SYSTEM_NAMESPACES, SYSTEM_PRIORITY_CLASSES, kubernetes_service
 from tonnage.errors import ApiError, NotFound, TonnageError
-from tonnage.objects.document import MAX_DEPTH, Doc, decode, dig, is_deeper, shallow
-from tonnage.objects.resources import BY_KIND, RESOURCES, Resource
+from tonnage.objects.document import Doc, decode, dig
+from tonnage.objects.resources import BY_KIND, Resource
 from tonnage.store.errors import KeyDamaged, StoreError, StoreFull
 from tonnage.store.records import StoreRecord
-from tonnage.store.store import Store
 
 _log = logging.getLogger(__name__)
 _OPTIONS = WriteOptions(manager="tonnage-apiserver")
@@ -68,28 +67,11 @@ async def _retried(step: Callable[[], Awaitable[None]]) -> None:
 
 
 async def bootstrap(registry: Registry) -> None:
-    """Create missing objects, and repair existing ones. Safe to run at every start."""
-    await _cut_deep_documents(registry.store)
+    """Create missing objects. Safe to run at every start."""
     for name in SYSTEM_NAMESPACES:
         await _ensure(registry, BY_KIND["v1", "Namespace"], {"metadata": {"name": name}}, _OPTIONS)
     for doc in SYSTEM_PRIORITY_CLASSES:
         await _ensure(registry, BY_KIND["scheduling.k8s.io/v1", "PriorityClass"], doc, _OPTIONS)
-
-
-async def _cut_deep_documents(store: Store) -> None:
-    """Cut objects that earlier versions let nest beyond the limit, so that they can be changed and deleted."""
-    for resource in RESOURCES:
-        if resource.stored is not resource:
-            continue
-        for record in [each for each in store.list(resource.store_prefix) if is_deeper(each.document, MAX_DEPTH)]:
-            doc = decode(shallow(record.document, MAX_DEPTH))
-            await store.update(record.key, encoder(resource, doc), expected=record.revision)
-            _log.warning(
-                "%s %s nested beyond %d levels; what lay deeper was taken out, so that it can be changed and deleted",
-                resource.kind,
-                record.key.removeprefix(resource.store_prefix),
-                MAX_DEPTH,
-            )
 
 
 async def publish_address(registry: Registry, port: int) -> None:

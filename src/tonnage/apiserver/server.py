@@ -31,7 +31,7 @@ from tonnage.apiserver.bootstrap import EVENT_TTL_S, EventExpiry
 from tonnage.apiserver.event_loop import measure_lag
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.settings import ALWAYS_ALLOW, DEFAULT_ISSUER, RBAC_MODE, AuditSettings
-from tonnage.apiserver.stored_documents import index_for, stored_problem
+from tonnage.apiserver.stored_documents import index_for
 from tonnage.clock import Clock, SystemClock, in_background
 from tonnage.documents.access.attributes import AllowAll
 from tonnage.errors import TonnageError
@@ -89,7 +89,6 @@ async def serve(
     folder = private_files.own_folder(settings.data_dir)
     options = StoreOptions(
         index=index_for(settings.gates, clock),
-        find_problem=stored_problem,
         keep_revisions=settings.keep_revisions,
         keep_bytes=settings.keep_bytes,
         reserve_bytes=settings.reserve_bytes,

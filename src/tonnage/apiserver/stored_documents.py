@@ -19,14 +19,14 @@ from typing import Any
 from tonnage.apiserver.requests import Call, ListOptions
 from tonnage.clock import Clock
 from tonnage.documents.creation import strategies
-from tonnage.documents.custom.custom_resource import STORE_PREFIX, CustomResource
+from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.documents.kinds import event
 from tonnage.documents.kinds.event import from_stored, with_null_times
 from tonnage.documents.schema import Scalar, Struct, Type, schema_of_resource
 from tonnage.documents.strategy import Strategy
 from tonnage.errors import BadRequest
 from tonnage.gates import Gates
-from tonnage.objects.document import MAX_DEPTH, Doc, decode, dig, encode, is_deeper, shallow
+from tonnage.objects.document import Doc, decode, dig, encode
 from tonnage.objects.resources import RESOURCES, Resource
 from tonnage.objects.selectors import FieldSelector
 from tonnage.store.records import StoreRecord
@@ -72,37 +72,6 @@ def served(resource: Resource, doc: Doc) -> Doc:
 
 def served_bytes(resource: Resource, document: bytes) -> bytes:
     return document if is_served_as_stored(resource) else encode(served(resource, decode(document)))
-
-
-_BY_PREFIX = {row.store_prefix.rstrip("/"): row for row in RESOURCES if row.stored_as is None}
-
-
-def stored_problem(key: str, revision: int, document: bytes) -> str | None:
-    """The damage of a document under this key and revision, for files without checksums; None if there is none."""
-    prefix = key.partition("/")[0]
-    resource = _BY_PREFIX.get(prefix)
-    if resource is None and not prefix.startswith(STORE_PREFIX):
-        return "its key names no resource that is known"
-    if not isinstance(document, bytes):
-        return "this is not a document"
-    if resource is not None and not document.startswith(opening_of(resource)):
-        return f"it is no {resource.kind}"
-    try:
-        if is_deeper(document, MAX_DEPTH):  # no damage: earlier versions allowed it, and bootstrap repairs it
-            document = shallow(document, MAX_DEPTH)
-        metadata = decode(document)["metadata"]
-        if resource is not None:
-            named = resource.key(metadata.get("namespace", ""), metadata["name"])
-        else:
-            named = "/".join([prefix, *filter(None, (metadata.get("namespace"), metadata["name"]))])
-        version = metadata["resourceVersion"]
-    except Exception as exc:  # whatever a decoder raises for a damaged document
-        return f"it cannot be read: {type(exc).__name__}"
-    if named != key:
-        return f'it says it is "{named}"'
-    if version != str(revision):
-        return f"it says its resourceVersion is {version!r}"
-    return None
 
 
 Matches = Callable[[StoreRecord], bool]

@@ -82,16 +82,15 @@ def apiserver(data_dir: Path, check: bool, backup: Path | None, **flags: Any) ->
     DIR/store/log.sqlite3, and start.
     """
     from tonnage.apiserver.server import ServerSettings
-    from tonnage.apiserver.stored_documents import stored_problem
     from tonnage.store.check import back_up, check_folder
 
     if check and backup is not None:
         raise click.UsageError("--check and --backup cannot be combined: a backup is checked anyway")
     if backup is not None:
-        _tell(back_up(data_dir / "store", backup, stored_problem), "backup in")
+        _tell(back_up(data_dir / "store", backup), "backup in")
         return
     if check:
-        if not _tell(check_folder(data_dir / "store", stored_problem), "checked"):
+        if not _tell(check_folder(data_dir / "store"), "checked"):
             sys.exit(1)
         return
     if not flags["service_account_issuer"]:

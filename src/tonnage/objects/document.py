@@ -203,7 +203,6 @@ _INTEGER = re.compile(rb"(?<![0-9.eE+-])-?[0-9]{19,}(?![0-9.eE])")
 _NUMBER = re.compile(rb"-?[0-9][0-9.eE+-]*")
 _MIN_INT64, _MAX_UINT64 = -(2**63), 2**64 - 1
 _SHOWN_DIGITS = 40
-_ANY = 1 << 62
 
 
 class NumberOutOfRange(ValueError):
@@ -232,17 +231,6 @@ def read_json(data: bytes, budget: Budget) -> Any:
     except RecursionError:
         # Unbalanced brackets cannot be measured, and the text is invalid anyway.
         raise BudgetExceeded("depth", budget.limits.depth) from None
-
-
-def is_deeper(data: bytes, depth: int) -> bool:
-    """True if a JSON text nests beyond `depth`. Two counts decide nearly always: every level needs a bracket."""
-    if data.count(b"{") + data.count(b"[") <= depth:
-        return False
-    try:
-        measure(data, Budget(Limits(values=_ANY, text_bytes=_ANY, depth=depth)))
-    except BudgetExceeded:
-        return True
-    return False
 
 
 def measure(data: bytes, budget: Budget) -> None:

@@ -22,7 +22,6 @@ from tonnage.store.folder import LOG_FILE, acknowledged_in
 from tonnage.store.log import ALL_ROWS, StoreLog, read_seal
 
 MAX_TOLD = 100
-_OLD_ROWS = "SELECT revision, CAST(key AS BLOB), deleted, CAST(document AS BLOB) FROM log ORDER BY revision"
 
 
 @dataclass(slots=True)
@@ -49,18 +48,12 @@ class Report:
         if len(self.problems) < MAX_TOLD:
             self.problems.append(problem)
 
-    def judge(self, raw_key: object, revision: int, document: bytes, find_problem: database.FindProblem | None) -> None:
-        key = raw_key.decode("utf-8", "surrogateescape") if isinstance(raw_key, bytes) else ""
-        problem = find_problem(key, revision, document) if find_problem is not None else None
-        if problem is not None:
-            self.add(f'revision {revision} of "{repr(key)[1:-1]}": {problem}')
 
-
-def check_folder(folder: Path, find_problem: database.FindProblem | None = None) -> Report:
+def check_folder(folder: Path) -> Report:
     """Check the store in `folder`. Raises StoreError if there is none, or it is not ours."""
     path = folder / LOG_FILE
     with reading(folder) as (connection, acknowledged):
-        report = check(connection, path, find_problem)
+        report = check(connection, path)
         # A running server is writing the file; it has looked at its own start.
         lost = database.lost_commits(database.wal_of(path)) if acknowledged is not None else 0
     if report.is_readable and acknowledged is not None and report.revision < acknowledged:
@@ -70,7 +63,7 @@ def check_folder(folder: Path, find_problem: database.FindProblem | None = None)
     return report
 
 
-def check(connection: sqlite3.Connection, path: Path, find_problem: database.FindProblem | None) -> Report:
+def check(connection: sqlite3.Connection, path: Path) -> Report:
     report = Report(path, file_bytes=path.stat().st_size)
     try:
         connection.execute("BEGIN")
@@ -81,10 +74,7 @@ def check(connection: sqlite3.Connection, path: Path, find_problem: database.Fin
         for (line,) in connection.execute(f"PRAGMA integrity_check({MAX_TOLD})"):
             if line != "ok":
                 report.add(f"SQLite: {line}")
-        if version == 1:
-            _check_rows_before_checksums(connection, report, find_problem)
-        else:
-            _check_rows(connection, report, read_seal(connection, path), find_problem)
+        _check_rows(connection, report, read_seal(connection, path))
     except (sqlite3.Error, UnicodeDecodeError) as exc:
         report.is_readable = False
         report.add(str(database.translated(exc, path)))
@@ -122,7 +112,7 @@ def reading(folder: Path) -> Iterator[tuple[sqlite3.Connection, int | None]]:
                 closing(sqlite3.connect(f"{path.absolute().as_uri()}?{options}", uri=True, isolation_level=None))
             )
             connection.execute("PRAGMA cell_size_check = ON")
-            connection.execute("PRAGMA schema_version").fetchone()
+            database.judged_version(connection, path)
         except (sqlite3.Error, OSError, UnicodeDecodeError) as exc:
             raise database.translated(exc, path) from exc
         yield connection, acknowledged
@@ -138,18 +128,15 @@ def _acknowledged(folder: Path, undo: ExitStack) -> int | None:
     return acknowledged_in(lock) if try_lock(lock) else None
 
 
-def _check_rows(
-    connection: sqlite3.Connection, report: Report, seal: loading.Seal, find_problem: database.FindProblem | None
-) -> None:
+def _check_rows(connection: sqlite3.Connection, report: Report, seal: loading.Seal) -> None:
     scan, last = loading.Scan(seal), 0
     for row in connection.execute(ALL_ROWS, {"after": -(1 << 63)}):
         report.rows += 1
-        revision, raw_key, _, _, _, document, _ = row
+        revision = row[0]
         if revision <= last:
             report.add(f"revision {revision} comes after revision {last}")
         last = revision
-        if scan.take(row) is None:
-            report.judge(raw_key, revision, document, find_problem)
+        scan.take(row)
     loaded = scan.finish()
     report.objects = len(loaded.records)
     report.revision, report.compacted = loaded.revision, seal.compacted
@@ -157,29 +144,11 @@ def _check_rows(
         report.add(str(damage))
 
 
-def _check_rows_before_checksums(
-    connection: sqlite3.Connection, report: Report, find_problem: database.FindProblem | None
-) -> None:
-    heads: dict[bytes, bool] = {}
-    for revision, raw_key, deleted, document in connection.execute(_OLD_ROWS):
-        report.rows += 1
-        heads[raw_key] = bool(deleted)
-        report.revision = revision
-        report.judge(raw_key, revision, document, find_problem)
-    report.objects = sum(not deleted for deleted in heads.values())
-    row = connection.execute("SELECT revision FROM compaction").fetchone()
-    if row is None:
-        report.add("the compaction table is empty")
-    else:
-        report.compacted = row[0]
-        report.revision = max(report.revision, report.compacted)
-
-
 LEAP = 1_000_000_000
 """Revisions between a backup and what is restored from it: etcd's advice, 1,500 writes a second for a week."""
 
 
-def back_up(folder: Path, target: Path, find_problem: database.FindProblem | None = None) -> Report:
+def back_up(folder: Path, target: Path) -> Report:
     """Copy the store in `folder` to the new file `target` (mode 0600); returns the check of the copy."""
     if os.path.lexists(target):
         raise BackupExists(target)
@@ -190,7 +159,7 @@ def back_up(folder: Path, target: Path, find_problem: database.FindProblem | Non
         except OSError as exc:
             raise database.translated(exc, target) from exc
         try:
-            report = _copied(connection, draft, find_problem)
+            report = _copied(connection, draft)
             report.path = target
             if not report.is_readable:
                 raise StoreCorrupt(folder, f"its copy cannot be read: {report.problems[-1]}")
@@ -208,21 +177,21 @@ def back_up(folder: Path, target: Path, find_problem: database.FindProblem | Non
     return report
 
 
-def _copied(source: sqlite3.Connection, draft: Path, find_problem: database.FindProblem | None) -> Report:
+def _copied(source: sqlite3.Connection, draft: Path) -> Report:
     database.copy_database(source, draft)
-    report = _checked(draft, find_problem)
-    if report.is_whole and report.version == database.SCHEMA_VERSION:  # a damaged copy is kept as it is, for analysis
+    report = _checked(draft)
+    if report.is_whole and report.version:  # a damaged copy is kept as it is, for analysis
         with closing(StoreLog(draft)) as log:
             log.load()
             log.leap(LEAP)
             while log.give_back(keep_pages=0):
                 pass
-        report = _checked(draft, find_problem)
+        report = _checked(draft)
     sync_path(draft)
     return report
 
 
-def _checked(draft: Path, find_problem: database.FindProblem | None) -> Report:
+def _checked(draft: Path) -> Report:
     with closing(sqlite3.connect(f"{draft.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as copy:
         copy.isolation_level = None
-        return check(copy, draft, find_problem)
+        return check(copy, draft)

@@ -1,91 +1,24 @@
 """The SQLite file: whose it is, how it is opened, and what its errors mean.
 
-A file is checked before anything is written: a database of another program or of a later Tonnage is not changed. A new
-file gets its tables, and an older one the present schema, in one transaction: a kill leaves nothing or all of it.
-Errors of SQLite and of the system become a StoreError here.
+A file is checked before anything is written: a database of another program or of another schema version is not
+changed. A new file gets its tables in one transaction: a kill leaves nothing or all of it. Errors of SQLite and of the
+system become a StoreError here.
 """
 
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import sqlite3
 import struct
 import sys
-from collections.abc import Callable
 from contextlib import closing
 from importlib import resources
 from pathlib import Path
 
 from tonnage.private_files import open_own, require_own_file, sync_path
 from tonnage.store import errors
-from tonnage.store.records import compaction_checksum, row_checksum
-
-FindProblem = Callable[[str, int, bytes], str | None]
-"""(key, revision, document) -> what is wrong with the document, None if it is whole."""
-
-_ROWS_AT_ONCE = 500
-_log = logging.getLogger(__name__)
-
-
-def migrate(connection: sqlite3.Connection, path: Path, version: int, find_problem: FindProblem | None) -> None:
-    """Migrate from `version` to the present one. Raises StoreCorrupt, and sqlite3.Error unchanged."""
-    if version != 1:
-        raise errors.StoreCorrupt(path, f"it says schema version {version}, which never was")
-    columns = {row[1] for row in connection.execute("PRAGMA table_info(log)")}
-    if "checksum" in columns or "document" not in columns:
-        raise errors.StoreCorrupt(path, "it says schema version 1, but its tables are not of that version")
-    _log.info("bringing %s from schema version 1 to 2: a checksum a row", path)
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        connection.execute("ALTER TABLE log ADD COLUMN follows INTEGER NOT NULL DEFAULT 0")
-        connection.execute("ALTER TABLE log ADD COLUMN checksum INTEGER NOT NULL DEFAULT -1")
-        for name in ("rows", "sealed", "checksum"):
-            connection.execute(f"ALTER TABLE compaction ADD COLUMN {name} INTEGER NOT NULL DEFAULT -1")
-        newest = _sign_rows(connection, find_problem)
-        _sign_compaction(connection, path, newest)
-        connection.execute("PRAGMA user_version = 2")
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-
-
-def _sign_rows(connection: sqlite3.Connection, find_problem: FindProblem | None) -> int:
-    """Give every row its place in the chain and its checksum; returns the newest revision."""
-    follows = 0
-    while rows := connection.execute(
-        "SELECT revision, CAST(key AS BLOB), previous, deleted, CAST(document AS BLOB) FROM log"
-        " WHERE revision > ? ORDER BY revision LIMIT ?",
-        (follows, _ROWS_AT_ONCE),
-    ).fetchall():
-        signed = []
-        for revision, raw_key, previous, deleted, document in rows:
-            key = (raw_key or b"").decode("utf-8", "surrogateescape")
-            is_whole = find_problem is None or find_problem(key, revision, document) is None
-            checksum = row_checksum(revision, key, previous, follows, deleted, document) if is_whole else -1
-            if checksum < 0:
-                _log.error('revision %d of "%s" was damaged before it had a checksum', revision, key)
-            signed.append((follows, checksum, revision))
-            follows = revision
-        connection.executemany("UPDATE log SET follows = ?, checksum = ? WHERE revision = ?", signed)
-    return follows
-
-
-def _sign_compaction(connection: sqlite3.Connection, path: Path, newest: int) -> None:
-    found = connection.execute("SELECT revision FROM compaction").fetchone()
-    if found is None:
-        raise errors.StoreCorrupt(path, "the compaction table is empty")
-    revision = int(found[0])
-    rows = connection.execute("SELECT count(*) FROM log NOT INDEXED WHERE revision <= ?", (revision,)).fetchone()[0]
-    sealed = max(newest, revision)
-    connection.execute(
-        "UPDATE compaction SET rows = ?, sealed = ?, checksum = ?",
-        (rows, sealed, compaction_checksum(revision, rows, sealed)),
-    )
-
+from tonnage.store.records import compaction_checksum
 
 APPLICATION_ID = 0x544F4E4E  # "TONN", in bytes 68..71 of the file, where file(1) looks too
 SCHEMA_VERSION = 2
@@ -133,7 +66,6 @@ def open_writer(
     path: Path,
     *,
     max_pages: int | None = None,
-    find_problem: FindProblem | None = None,
     key_beside: Path | None = None,
 ) -> sqlite3.Connection:
     """The one connection that writes; creates the file (mode 0600) and its tables if they are missing.
@@ -172,8 +104,6 @@ def open_writer(
         if version is None:
             _create(connection)
             sync_path(path.parent)
-        elif version < SCHEMA_VERSION:
-            migrate(connection, path, version, find_problem)
     except BaseException:
         connection.close()
         raise
@@ -225,6 +155,8 @@ def judged_version(connection: sqlite3.Connection, path: Path) -> int | None:
         raise errors.StoreForeign(path, application_id)
     if version > SCHEMA_VERSION:
         raise errors.StoreTooNew(path, version, SCHEMA_VERSION)
+    if version < SCHEMA_VERSION:
+        raise errors.StoreTooOld(path, version, SCHEMA_VERSION)
     return version
 
 

@@ -237,6 +237,14 @@ class StoreTooNew(StoreError):
     known: int
 
 
+class StoreTooOld(StoreError):
+    text = "{path} has schema version {version}, this Tonnage knows version {known}; it was left as it is"
+    remedy = "copy what is needed with a Tonnage that reads it, or remove the folder"
+    path: Path
+    version: int
+    known: int
+
+
 class StoreFull(StoreError):
     """The disk is full: nothing of this write is kept, reads continue, and writes work again once there is space."""
 

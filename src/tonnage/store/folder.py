@@ -17,7 +17,6 @@ from typing import Final, NamedTuple
 
 from tonnage.private_files import open_lock, own_folder, pid_in, try_lock
 from tonnage.store import database, loading
-from tonnage.store.database import FindProblem
 from tonnage.store.errors import StoreFull, StoreInUse
 from tonnage.store.health import PROBE_EVERY_S
 from tonnage.store.log import StoreLog
@@ -39,8 +38,6 @@ class StoreOptions:
     index: Index = lambda key, document: None
     """Returns a record's `attributes`: a pure function, called on the loop before a write is accepted, and in a thread
     for what is read from disk. Its exceptions are passed on."""
-    find_problem: FindProblem | None = None
-    """Judges rows of files without checksums."""
     keep_revisions: int = KEEP_REVISIONS
     keep_bytes: int = KEEP_BYTES
     keep_s: float = KEEP_S
@@ -137,7 +134,6 @@ def _opened(folder: Path, options: StoreOptions) -> OpenFolder:
         log = StoreLog(
             folder / LOG_FILE,
             max_pages=options.max_pages,
-            find_problem=options.find_problem,
             key_beside=options.key_beside,
             acknowledged=lock.acknowledged,
         )

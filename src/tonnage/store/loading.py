@@ -142,8 +142,7 @@ class Scan:
         self._compacted = seal.compacted if seal.is_sound else 0
         self._whole_after = seal.compacted if seal.is_sound else sys.maxsize  # gaps after this are not compaction's
 
-    def take(self, row: StoredRow) -> Damage | None:
-        """Take one row; returns its damage, if any."""
+    def take(self, row: StoredRow) -> None:
         revision, raw_key, previous, follows, deleted, document, checksum = row
         key = raw_key.decode("utf-8", "surrogateescape") if isinstance(raw_key, bytes) else ""
         last, self._last, loaded = self._last, revision, self._loaded
@@ -151,9 +150,8 @@ class Scan:
         if revision <= self._compacted:
             self._below += 1
         if checksum != row_checksum(revision, key, previous, follows, deleted, document):
-            damage = Damage(key, revision, _MISMATCH)
             self._suspects[revision] = _Suspect(key, previous if isinstance(previous, int) else 0, row)
-            return damage
+            return
         if follows > last and follows > self._whole_after:
             self._missing[follows] = ""
         if self._suspects and previous in self._suspects:
@@ -173,7 +171,6 @@ class Scan:
         if revision > self._compacted:
             loaded.history.add(revision, freed)
         self._heads[key] = (revision, bool(deleted), b"" if deleted else document)
-        return None
 
     def finish(self) -> Loaded:
         loaded = self._loaded

@@ -57,7 +57,6 @@ class StoreLog:
         path: Path,
         *,
         max_pages: int | None = None,
-        find_problem: database.FindProblem | None = None,
         key_beside: Path | None = None,
         acknowledged: int = 0,
     ) -> None:
@@ -65,9 +64,7 @@ class StoreLog:
         self._max_pages = max_pages
         with in_our_words(path):
             lost = database.lost_commits(database.wal_of(path))  # before SQLite looks, and cuts it off
-            self._connection = database.open_writer(
-                path, max_pages=max_pages, find_problem=find_problem, key_beside=key_beside
-            )
+            self._connection = database.open_writer(path, max_pages=max_pages, key_beside=key_beside)
         try:
             with in_our_words(path):
                 seal = read_seal(self._connection, path)

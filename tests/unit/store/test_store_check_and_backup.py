@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.store.check import back_up, check_folder
+from tonnage.store import check
+from tonnage.store.check import back_up, check_folder, reading
 from tonnage.store.errors import BackupExists, RevisionCompacted, StoreCorrupt, StoreMissing
 from tonnage.store.store import Store
 
@@ -63,14 +64,8 @@ async def test_a_store_that_was_killed_is_checked_and_left_as_it_was(open_store,
 async def test_no_server_starts_while_a_folder_without_one_is_checked(open_store, folder: Path):
     store = await filled(open_store)
     await store.close()
-    seen: list[str] = []
-
-    def look(key: str, revision: int, document: bytes) -> None:
-        if not seen:
-            seen.append(str(held(folder)))
-
-    check_folder(folder, look)
-    assert seen == ["True"]
+    with reading(folder):
+        assert held(folder) is True
     assert held(folder) is False
 
 
@@ -178,15 +173,18 @@ async def test_a_backup_never_writes_over_anything(
     assert target.is_symlink() or target.read_bytes() == b"mine"
 
 
-async def test_a_file_that_appears_meanwhile_is_not_written_over(open_store, folder: Path, tmp_path: Path):
+async def test_a_file_that_appears_meanwhile_is_not_written_over(
+    open_store, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     await filled(open_store)
     target = tmp_path / "backup"
 
-    def look(key: str, revision: int, document: bytes) -> None:  # called for the copy, right before it gets its name
+    def sync_path_late(path: Path) -> None:  # called for the copy, right before it gets its name
         target.write_bytes(b"mine")
 
+    monkeypatch.setattr(check, "sync_path", sync_path_late)
     with pytest.raises(BackupExists):
-        back_up(folder, target, look)
+        back_up(folder, target)
     assert target.read_bytes() == b"mine"
     assert names_in(tmp_path) == ["backup", "store"]
 

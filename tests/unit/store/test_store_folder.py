@@ -10,10 +10,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tonnage.store.check import back_up, check_folder
 from tonnage.store.errors import (
     StoreCorrupt,
     StoreForeign,
@@ -21,6 +23,7 @@ from tonnage.store.errors import (
     StoreNoPermission,
     StoreNotADirectory,
     StoreTooNew,
+    StoreTooOld,
 )
 from tonnage.store.folder import StoreOptions
 from tonnage.store.store import Store
@@ -211,6 +214,27 @@ async def test_a_file_of_a_later_tonnage_is_refused_and_not_changed(folder: Path
     assert str(refused.value) == f"{path} has schema version 3, this Tonnage knows versions up to 2"
     assert refused.value.hint == "run the Tonnage that wrote it, or a later one"
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("version", [-1, 0, 1])
+async def test_a_file_of_an_earlier_schema_is_refused_and_not_changed(folder: Path, version: int):
+    await fill(folder, 1)
+    path = folder / "log.sqlite3"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA user_version = {version}")
+    before = path.read_bytes()
+    for refuses in (partial(check_folder, folder), partial(back_up, folder, folder.parent / "backup")):
+        with pytest.raises(StoreTooOld) as told:
+            refuses()
+        assert told.value.path == path
+    with pytest.raises(StoreTooOld) as refused:
+        await Store.open(folder)
+    assert str(refused.value) == (
+        f"{path} has schema version {version}, this Tonnage knows version 2; it was left as it is"
+    )
+    assert refused.value.hint == "copy what is needed with a Tonnage that reads it, or remove the folder"
+    assert path.read_bytes() == before
+    assert [each.name for each in folder.parent.iterdir()] == ["store"]
 
 
 async def test_a_failed_open_leaves_the_folder_free(folder: Path, open_store):
