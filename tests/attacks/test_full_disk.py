@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from support.compaction import compact
 from support.eventually import eventually, eventually_async
 from support.http import Reply
 from support.processes import ApiServerProcess, start_cluster, start_up
@@ -329,7 +330,7 @@ async def test_a_disk_that_fills_up_in_the_middle_of_a_compaction(small_disk: Pa
         kept = [await store.create(f"x/kept-{number}", lambda _: bytes(500_000)) for number in range(20)]
         for _ in range(150):
             record = await store.update("x/a", lambda _: bytes(20_000), expected=record.revision)
-        compaction = asyncio.create_task(store.compact(store.revision))
+        compaction = asyncio.create_task(compact(store, store.revision))
         filling = await asyncio.to_thread(fill, small_disk)
         await asyncio.gather(compaction, return_exceptions=True)
         assert await outcomes(deletions(store, kept), 4) == {"done": 20}

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import pytest
 
+from support.compaction import compact
 from support.configurations import storage_configuration
 from support.definition_builders import definition
 from support.eventually import eventually_async
@@ -135,7 +136,7 @@ async def test_an_api_server_is_as_it_was_after_objects_came_and_went(tmp_path: 
                 await client.delete(Pod, f"default/{name}", grace_s=0)
                 await client.delete(ConfigMap, f"default/{name}")
                 assert await EventExpiry(server.registry, SystemClock(), 0.0).look() == 1
-                await store.compact(store.revision)
+                await compact(store, store.revision)
 
             assert await left_behind(churn, 10) == {}
 
@@ -167,7 +168,7 @@ async def test_custom_resources_that_come_and_go_leave_nothing_behind(tmp_path: 
                 await client.raw("GET", path)
                 await client.raw("DELETE", f"{definitions}/{name}")
                 await eventually_async(is_gone, "the definition to be gone")
-                await store.compact(store.revision)
+                await compact(store, store.revision)
 
             assert await left_behind(churn, 6) == {}
 

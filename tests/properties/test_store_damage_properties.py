@@ -22,6 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples_tried import tries
+from support.compaction import compact
 from tonnage.store.errors import KeyDamaged, RevisionCompacted, StoreError
 from tonnage.store.records import EventType, StoreRecord
 from tonnage.store.store import Store
@@ -61,7 +62,7 @@ class Written:
             await write("update", "pods/a/1", repeats)
             await write("update", "nodes/x", repeats)
         await write("delete", "pods/a/2")
-        await store.compact(7)
+        await compact(store, 7)
         await write("create", "pods/a/2")
         await write("update", "pods/b/1", 600)  # over several pages
         await write("create", "nodes/z")

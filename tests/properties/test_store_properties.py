@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from examples_tried import tries
+from support.compaction import compact
 from tonnage.store.errors import KeyExists, KeyMissing, RevisionCompacted, RevisionInFuture, StaleRevision, StoreClosed
 from tonnage.store.folder import StoreOptions
 from tonnage.store.records import EventType, StoreEvent, StoreRecord
@@ -216,9 +217,9 @@ class StoreMachine(RuleBasedStateMachine):
             self.runner.run(self.store.list_at("pods/", self.model.revision + beyond))
 
     @rule(back=steps_back)
-    def compact(self, back: int) -> None:
+    def compact_history(self, back: int) -> None:
         revision = max(0, self.model.revision - back)
-        self.runner.run(self.store.compact(revision))
+        self.runner.run(compact(self.store, revision))
         self.model.compacted = max(self.model.compacted, revision)
 
     @rule()
@@ -228,7 +229,7 @@ class StoreMachine(RuleBasedStateMachine):
 
         async def strike() -> None:
             self.store._strike()
-            await self.store.compact(0)  # waits for its turn behind the one that may have begun
+            await compact(self.store, 0)  # waits for its turn behind the one that may have begun
 
         self.runner.run(strike())
         self.model.compacted = max(self.model.compacted, aged)
@@ -253,7 +254,7 @@ class StoreMachine(RuleBasedStateMachine):
     def close_and_open_again(self, compacting: bool) -> None:
         self.compare_the_watches()
         if compacting:  # up to the newest row, which may be a tombstone and go
-            self.compact(0)
+            self.compact_history(0)
         self.runner.run(self.store.close())
         for follower in self.followers:
             with pytest.raises(StoreClosed):

@@ -31,7 +31,7 @@ from tonnage.store.folder import OpenFolder, StoreOptions, open_folder
 from tonnage.store.log_reader import LogReader, Stretch
 from tonnage.store.records import Records, StoreEvent, StoreRecord, event_of
 from tonnage.store.watch import Feed, Watch
-from tonnage.store.writes import Compaction, Outcomes, Write, Writes, current_fence
+from tonnage.store.writes import Outcomes, Write, Writes, current_fence
 
 Render = Callable[[int], bytes]
 Answer = TypeVar("Answer")
@@ -82,7 +82,7 @@ class Store:
         self._history = opened.loaded.history
         self.compacted = max(opened.log.compacted, opened.loaded.floor)  # history with a hole is not served
         """History at or before this revision is gone; the state at it is kept."""
-        self._compacting: Compaction | None = None
+        self._compacting = 0  # the revision that the writer compacts to; 0 if it does not
         self._newest_before = 0  # at the last strike of the clock; 0 before the first
         self._aged = 0  # history at or before this is too old
         self._clock: asyncio.TimerHandle | None = self._loop.call_later(options.keep_s, self._strike)
@@ -186,15 +186,6 @@ class Store:
         if after < self.compacted:
             raise errors.RevisionCompacted(after, self.compacted)
         return Watch(self._feed, prefix, after=after)
-
-    async def compact(self, revision: int) -> None:
-        """Give up history at or before `revision`; the state at it is kept. Raises RevisionInFuture."""
-        self._refuse_if_closed()
-        if revision > self.revision:
-            raise errors.RevisionInFuture(revision, self.revision)
-        done: asyncio.Future[None] = self._loop.create_future()
-        self._writer.submit(Compaction(revision, done))
-        await done
 
     async def close(self) -> None:
         """Finish the writes under way, end the watches, free the folder. `get`, `list` and `count` still answer from
@@ -308,27 +299,20 @@ class Store:
         if not self._probed.done():
             self._probed.set_result(None)
 
-    def _note_compaction(self, compaction: Compaction, revision: int, error: errors.StoreError | None) -> None:
+    def _note_compaction(self, revision: int, error: errors.StoreError | None) -> None:
         """A step is done or has failed; history is compacted to `revision` now."""
         self._state.forget_tombstones(revision)
         self.compacted = max(self.compacted, revision)
         self._history.forget(revision)
-        if error is None and revision < compaction.target:
-            return
-        if compaction is self._compacting:
-            self._compacting = None
-            if error is not None and not isinstance(error, errors.StoreClosed):
-                self.health.failed(error, self._loop.time())
-                _log.warning("compaction stopped at revision %d and will be tried again: %s", revision, error)
-        elif compaction.done is not None and not compaction.done.done():
-            if error is None:
-                compaction.done.set_result(None)
-            else:
-                compaction.done.set_exception(error)
+        if error is not None:
+            self.health.failed(error, self._loop.time())
+            _log.warning("compaction stopped at revision %d and will be tried again: %s", revision, error)
+        if error is not None or revision >= self._compacting:
+            self._compacting = 0
 
     def _compact_if_due(self) -> None:
         """Begin a compaction if one is due and none is under way."""
-        if self._compacting is not None or self._clock is None:
+        if self._compacting or self._clock is None:
             return
         # A tenth on top, so that compaction comes rarely with much to do, not with every write.
         most, most_bytes, target = self._options.keep_revisions, self._options.keep_bytes, self._aged
@@ -337,7 +321,7 @@ class Store:
         if self._history.total > most_bytes + most_bytes // 10:
             target = max(target, self._history.to_keep(most_bytes))
         if target > self.compacted:
-            self._compacting = Compaction(target, None)
+            self._compacting = target
             self._writer.submit(self._compacting)
 
     def _strike(self) -> None:

@@ -21,7 +21,6 @@ import asyncio
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
@@ -32,7 +31,7 @@ from queue import Empty, SimpleQueue
 from tonnage.store import errors
 from tonnage.store.log import Row, StoreLog
 from tonnage.store.reserve import COMPACTION_STEP, ROOMY_BYTES, Reserve, compact_all, free_bytes, make_room
-from tonnage.store.writes import Compaction, Outcomes, Write, Writes, again, batches, row_of
+from tonnage.store.writes import Outcomes, Write, Writes, again, batches, row_of
 
 _log = logging.getLogger(__name__)
 
@@ -59,30 +58,31 @@ class _Request(Enum):
 class StoreWriter:
     """Owns the log until `stop`. All methods and callbacks but `on_durable` belong to the loop.
 
-    `on_settled(writes, outcomes)` comes once per batch, in order. `on_compacted(compaction, revision, error)` comes
-    after every step: a compaction ends when its target is reached or there is an error. `on_health(error, rows)` comes
-    after every probe, with rows that a failed commit left after all. `on_durable(revision)` comes in the writer's
-    thread, before the revision is acknowledged. `is_full`: the disk was full when the log was opened.
+    `on_settled(writes, outcomes)` comes once per batch, in order. `on_compacted(revision, error)` comes after every
+    step: a compaction ends when its target is reached or there is an error. `on_health(error, rows)` comes after every
+    probe, with rows that a failed commit left after all. `on_durable(revision)` comes in the writer's thread, before
+    the revision is acknowledged. `is_full`: the disk was full when the log was opened.
     """
 
     log: StoreLog
     reserve: Reserve
     _: KW_ONLY
     on_settled: Callable[[Writes, Outcomes], None]
-    on_compacted: Callable[[Compaction, int, errors.StoreError | None], None]
+    on_compacted: Callable[[int, errors.StoreError | None], None]
     on_health: Callable[[errors.StoreError | None, Sequence[Row]], None]
     on_durable: Callable[[int], None]
     probe_every_s: float
     is_full: bool = False
 
     def __post_init__(self) -> None:
-        self._queue: SimpleQueue[Write | Compaction | _Request] = SimpleQueue()
+        self._queue: SimpleQueue[Write | int | _Request] = SimpleQueue()
         self._loop = asyncio.get_running_loop()
         self._stopped: asyncio.Future[errors.StoreError | None] = self._loop.create_future()
         self._broken: errors.StoreError | None = None
         self._probe_at: float | None = None  # while writing fails: when to try again
         self._made_room_at = self._roomy_until = float("-inf")
         self._in_hand: list[Write] = []
+        self._compact_to = 0  # the newest revision that was submitted to compact to; 0 after an error
         self._gives_back = False  # after a compaction: while there are pages to give back
         self._removed: errors.StoreRemoved | None = None  # and where the open file was saved
         self._has_made_room = False  # and the loop does not know yet how far history went
@@ -94,7 +94,7 @@ class StoreWriter:
     def is_alive(self) -> bool:
         return self._thread.is_alive()
 
-    def submit(self, item: Write | Compaction) -> None:
+    def submit(self, item: Write | int) -> None:
         self._queue.put(item)
 
     def probe(self) -> None:
@@ -129,7 +129,6 @@ class StoreWriter:
         self._loop.call_soon_threadsafe(self._stopped.set_result, error)
 
     def _work(self) -> None:
-        compactions: deque[Compaction] = deque()
         stopping = False
         with suppress(errors.StoreError):
             self.log.confirm_files()  # as loading left them
@@ -138,12 +137,12 @@ class StoreWriter:
         while not stopping:
             writes: list[Write] = []
             is_asked = False
-            for item in self._take(wait=not compactions and not self._gives_back):
+            for item in self._take(wait=not self._is_compacting and not self._gives_back):
                 match item:
                     case Write():
                         writes.append(item)
-                    case Compaction():
-                        compactions.append(item)
+                    case int():
+                        self._compact_to = max(self._compact_to, item)
                     case _Request.PROBE:
                         is_asked = True
                     case _:
@@ -157,15 +156,12 @@ class StoreWriter:
                 self._probe()
             if self._has_made_room:  # after the writes: history never ends above the newest revision
                 self._has_made_room = False
-                self._report(Compaction(self.log.compacted, None), None)
-            if stopping:
-                for compaction in compactions:
-                    self._report(compaction, errors.StoreClosed(self.log.path.parent))
-            elif compactions:
-                if self._step(compactions[0]):
-                    compactions.popleft()
-                    self._gives_back = self._broken is None
-            elif self._gives_back and not writes:  # a write uses free pages, and does not wait for this
+                self._report(None)
+            if self._is_compacting and not stopping:
+                self._compact()
+            elif (
+                self._gives_back and not writes and not stopping
+            ):  # a write uses free pages, and does not wait for this
                 self._gives_back = self._give_back()
         error: errors.StoreError | None = None
         try:
@@ -177,9 +173,9 @@ class StoreWriter:
         self.reserve.take()  # for the next start
         self._loop.call_soon_threadsafe(self._stopped.set_result, error)
 
-    def _take(self, *, wait: bool) -> list[Write | Compaction | _Request]:
+    def _take(self, *, wait: bool) -> list[Write | int | _Request]:
         """Everything queued; with `wait`, at least one item, unless it is time to try the disk."""
-        items: list[Write | Compaction | _Request] = []
+        items: list[Write | int | _Request] = []
         if wait:
             left_s = None if self._probe_at is None else max(0.0, self._probe_at - time.monotonic())
             try:
@@ -333,17 +329,24 @@ class StoreWriter:
         if not self.reserve.has_room_for(0):
             raise errors.StoreFull(self.log.path)
 
-    def _step(self, compaction: Compaction) -> bool:
-        """One step; True if the compaction is over."""
+    @property
+    def _is_compacting(self) -> bool:
+        return self.log.compacted < self._compact_to
+
+    def _compact(self) -> None:
+        """One step. An error ends the compaction."""
         error = self._broken
-        if error is None and self.log.compacted < compaction.target:
+        if error is None:
             try:
-                self.log.compact(min(compaction.target, self.log.compacted + COMPACTION_STEP))
+                self.log.compact(min(self._compact_to, self.log.compacted + COMPACTION_STEP))
                 self.log.confirm_files()
             except Exception as exc:
                 error = self._judged(exc)
-        self._report(compaction, error)
-        return error is not None or self.log.compacted >= compaction.target
+        self._report(error)
+        if error is not None:
+            self._compact_to = 0
+        if not self._is_compacting:
+            self._gives_back = self._broken is None
 
     def _give_back(self) -> bool:
         """One step; True if there is more. A failed step is left to the next compaction."""
@@ -359,8 +362,8 @@ class StoreWriter:
             self._judged(exc)
             return False
 
-    def _report(self, compaction: Compaction, error: errors.StoreError | None) -> None:
-        self._loop.call_soon_threadsafe(self.on_compacted, compaction, self.log.compacted, error)
+    def _report(self, error: errors.StoreError | None) -> None:
+        self._loop.call_soon_threadsafe(self.on_compacted, self.log.compacted, error)
 
     def _fails(self) -> None:
         waits_s = _VERIFY_EVERY_S if isinstance(self._broken, errors.StoreCorrupt) else self.probe_every_s

@@ -40,14 +40,6 @@ class Write:
     """Writers of the same key that wait for this one to settle."""
 
 
-@dataclass(eq=False, slots=True)
-class Compaction:
-    """A request to compact up to `target`; `done` is None if nobody waits."""
-
-    target: int
-    done: asyncio.Future[None] | None
-
-
 Writes = list[Write]
 Outcomes = Sequence[StoreError | None]  # one per write of the batch, None if it is durable
 

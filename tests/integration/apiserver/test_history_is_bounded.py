@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from support.compaction import compact
 from support.eventually import eventually_async
 from tonnage.store.errors import RevisionCompacted
 from tonnage.store.folder import StoreOptions
@@ -58,7 +59,7 @@ async def test_the_file_stays_small_however_often_an_object_is_updated(
         # A row of 2,000 bytes fills half a page of 4 KiB. Kept are `keep_revisions` and a tenth, and what is written
         # while a compaction goes on; free pages up to 4 MiB and a write-ahead log of 16 MiB stay for the next writes.
         assert largest < 2 * keep_revisions * 4096 + (4 << 20) + (20 << 20)
-        await store.compact(store.revision)
+        await compact(store, store.revision)
         assert store.history_bytes == 0
         await eventually_async(lambda: file_bytes(tmp_path) < 8 << 20, "what is free to be given back")
         with pytest.raises(RevisionCompacted):

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from support.compaction import compact
 from support.eventually import eventually_async
 from support.http import free_port
 from tonnage.apiserver.server import Server, ServerSettings, serve
@@ -204,7 +205,7 @@ async def test_history_that_is_gone_is_made_up_for(tmp_path):
                     await direct.patch(ConfigMap, "default/changed", {"data": {"v": value}})
                 await direct.create(config_map("new"))
                 store = server.registry.store
-                await store.compact(store.revision)
+                await compact(store, store.revision)
                 await direct.create(config_map("newer"))
                 proxy.target = target
                 # gone goes first; the two changes are one; what was made again is another.
@@ -269,7 +270,7 @@ async def test_bookmarks_make_an_old_version_young(tmp_path, monkeypatch):
                 store = server.registry.store
                 newest = store.revision
                 await eventually_async(lambda: int(informer.resource_version) >= newest)
-                await store.compact(newest)
+                await compact(store, newest)
                 proxy.cut()
                 await direct.create(config_map("second"))
                 await journal.until("+second")

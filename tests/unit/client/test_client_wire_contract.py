@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from client_wire import MemoryServer
 
+from support import compaction
 from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
@@ -43,7 +44,7 @@ async def at(request, tmp_path) -> AsyncIterator[Servers]:
     ):
 
         async def compact() -> None:
-            await running.registry.store.compact(running.registry.store.revision)
+            await compaction.compact(running.registry.store, running.registry.store.revision)
 
         yield Servers(client, compact)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from support.compaction import compact
 from tonnage.store import check
 from tonnage.store.check import back_up, check_folder, reading
 from tonnage.store.errors import BackupExists, RevisionCompacted, StoreCorrupt, StoreMissing
@@ -153,7 +154,7 @@ async def test_a_backup_of_a_running_store_is_a_store(open_store, folder: Path, 
         await again.list_at("nodes/", later.revision)
     assert (await again.create("nodes/later", says("x"))).revision == 1_000_000_022
     await again.delete("nodes/later", says("bye"), expected=1_000_000_022)
-    await again.compact(again.revision)
+    await compact(again, again.revision)
     await again.close()
     again = await Store.open(restored)
     assert (again.list("nodes/"), again.health.damage) == (kept, [])

@@ -7,10 +7,8 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-import pytest
-
+from support.compaction import compact
 from support.eventually import eventually_async
-from tonnage.store.errors import RevisionInFuture, StoreClosed
 from tonnage.store.log import StoreLog
 from tonnage.store.records import StoreRecord
 from tonnage.store.store import Store
@@ -34,7 +32,7 @@ async def test_compaction_keeps_the_newest_row_of_a_key_unless_it_is_a_tombstone
     await store.create("nodes/d", says("x"))  # 6
     await store.update("nodes/c", says("x"), expected=4)  # 7, after the compaction
     await store.delete("nodes/d", says("bye"), expected=6)  # 8, a tombstone after the compaction
-    await store.compact(6)
+    await compact(store, 6)
     assert store.compacted == 6
     assert rows_in(folder) == [(2, "nodes/a"), (4, "nodes/c"), (6, "nodes/d"), (7, "nodes/c"), (8, "nodes/d")]
     assert [record.revision for record in await store.list_at("nodes/", 6)] == [2, 4, 6]
@@ -43,32 +41,20 @@ async def test_compaction_keeps_the_newest_row_of_a_key_unless_it_is_a_tombstone
 async def test_compaction_in_two_goes_leaves_what_one_would_leave(store: Store, folder: Path):
     await store.create("nodes/a", says("x"))
     await store.create("nodes/b", says("x"))
-    await store.compact(2)
+    await compact(store, 2)
     assert rows_in(folder) == [(1, "nodes/a"), (2, "nodes/b")]
     await store.update("nodes/a", says("x"), expected=1)
     await store.delete("nodes/b", says("bye"), expected=2)
-    await store.compact(4)
+    await compact(store, 4)
     assert rows_in(folder) == [(3, "nodes/a")]
 
 
 async def test_compaction_backwards_changes_nothing(store: Store):
     await store.create("nodes/a", says("x"))
     await store.create("nodes/b", says("x"))
-    await store.compact(2)
-    await store.compact(1)
+    await compact(store, 2)
+    await compact(store, 1)
     assert store.compacted == 2
-
-
-async def test_the_future_cannot_be_compacted(store: Store):
-    with pytest.raises(RevisionInFuture, match=r"^revision 1 has not happened yet: the newest is 0; ask for that, or"):
-        await store.compact(1)
-
-
-async def test_a_closed_store_cannot_be_compacted(open_store):
-    store = await open_store()
-    await store.close()
-    with pytest.raises(StoreClosed):
-        await store.compact(0)
 
 
 async def test_a_key_can_be_created_again_before_and_after_its_tombstone_is_compacted(store: Store):
@@ -76,7 +62,7 @@ async def test_a_key_can_be_created_again_before_and_after_its_tombstone_is_comp
     await store.delete("nodes/a", says("bye"), expected=1)
     assert (await store.create("nodes/a", says("x"))).revision == 3
     await store.delete("nodes/a", says("bye"), expected=3)
-    await store.compact(4)
+    await compact(store, 4)
     assert (await store.create("nodes/a", says("x"))).revision == 5
 
 
@@ -87,7 +73,7 @@ async def test_a_key_can_be_created_again_after_a_restart_on_its_tombstone(open_
     await store.close()
     store = await open_store()
     assert (await store.create("nodes/a", says("x"))).revision == 3
-    await store.compact(2)
+    await compact(store, 2)
     assert [record.revision for record in store.list("nodes/")] == [3]
 
 
@@ -98,7 +84,7 @@ async def test_the_counter_does_not_go_back_when_a_tombstone_was_the_newest_row(
     await store.close()
     store = await open_store()
     assert store.revision == 2
-    await store.compact(2)
+    await compact(store, 2)
     await store.close()
     assert rows_in(folder) == []
     store = await open_store()
@@ -115,7 +101,7 @@ async def test_automatic_compaction_keeps_the_promised_revisions(open_store, fol
     assert store.compacted == 0
     record = await store.update("nodes/a", says("x"), expected=record.revision)
     assert record.revision == 110
-    await store.compact(0)  # waits for its turn behind the automatic one
+    await compact(store, 0)  # waits for its turn behind the automatic one
     assert store.compacted == 10
     assert [revision for revision, _ in rows_in(folder)] == list(range(10, 111))
 
@@ -127,7 +113,7 @@ async def test_a_store_opened_with_a_smaller_wish_compacts_at_once(open_store, f
         record = await store.update("nodes/a", says("x"), expected=record.revision)
     await store.close()
     store = await open_store(keep_revisions=10)
-    await store.compact(0)
+    await compact(store, 0)
     assert store.compacted == 40
     assert store.list("nodes/") == [StoreRecord("nodes/a", 50, b"x@50")]
 
@@ -137,7 +123,7 @@ async def test_compaction_goes_in_steps_and_writes_go_on_between_them(store: Sto
     for _ in range(1_200):
         record = await store.update("nodes/a", says("x"), expected=record.revision)
     # 1,201 revisions make three steps of 500; a write queued behind the first is not kept waiting for the last.
-    compacting = store.compact(1_201)
+    compacting = compact(store, 1_201)
     compacted_at: list[int] = []
 
     async def write() -> None:
@@ -189,10 +175,10 @@ async def test_history_goes_that_was_there_when_the_clock_struck_before(open_sto
     record = await store.update("nodes/a", says("x"), expected=record.revision)
     store._strike()  # from here on revision 2 grows old
     record = await store.update("nodes/a", says("x"), expected=record.revision)
-    await store.compact(0)
+    await compact(store, 0)
     assert store.compacted == 0
     store._strike()
-    await store.compact(0)  # waits for its turn behind the automatic one
+    await compact(store, 0)  # waits for its turn behind the automatic one
     assert store.compacted == 2
     assert [each.revision for each in await store.list_at("nodes/", 2)] == [2]
 

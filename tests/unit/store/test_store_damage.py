@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from support.compaction import compact
 from tonnage.store.check import check_folder
 from tonnage.store.database import lost_commits
 from tonnage.store.errors import KeyDamaged, KeyMissing, RevisionCompacted
@@ -135,7 +136,7 @@ async def test_the_newest_row_cannot_go_missing_unnoticed_after_an_orderly_end(o
 async def test_rows_older_than_history_cannot_go_missing_unnoticed(open_store, folder: Path):
     await three_keys(open_store)
     store = await open_store()
-    await store.compact(6)
+    await compact(store, 6)
     await store.close()
     sql(folder, "DELETE FROM log WHERE revision = 2")
     store = await open_store()
@@ -173,7 +174,7 @@ async def test_a_damaged_key_can_be_discarded_and_made_anew(open_store, folder: 
     store = await open_store()
     watch = store.watch("nodes/", after=store.revision)
     if compacting:  # the last sound state is kept while the newest is damaged: it may be wanted for salvage
-        await store.compact(6)
+        await compact(store, 6)
     gone = await store.discard("nodes/a", says("gone"))
     event = (await watch.next_batch())[0]
     assert (event.type, event.record) == (EventType.DELETE, gone)
@@ -190,7 +191,7 @@ async def test_a_damaged_key_can_be_discarded_and_made_anew(open_store, folder: 
         assert store.health.damage == []
         assert store.get("nodes/a") == again
         if compacted:
-            await store.compact(store.revision)
+            await compact(store, store.revision)
         await store.close()
 
 
@@ -198,9 +199,9 @@ async def test_a_discarded_key_stays_gone_after_compaction(open_store, folder: P
     await three_keys(open_store)
     sql(folder, "UPDATE log SET document = x'00' WHERE revision = 5")
     store = await open_store()
-    await store.compact(6)
+    await compact(store, 6)
     await store.discard("nodes/a", says("gone"))
-    await store.compact(store.revision)
+    await compact(store, store.revision)
     await store.close()
     store = await open_store()
     assert (store.get("nodes/a"), store.health.damage) == (None, [])
@@ -212,7 +213,7 @@ async def test_compaction_past_damaged_history_brings_nothing_back_to_life(open_
     sql(folder, "UPDATE log SET previous = 2 WHERE revision = 4")
     store = await open_store()
     await store.delete("nodes/a", says("bye"), expected=5)
-    await store.compact(store.revision)
+    await compact(store, store.revision)
     await store.close()
     store = await open_store()
     assert [record.key for record in store.list("nodes/")] == ["nodes/b"]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from support.compaction import compact
 from tonnage.store.errors import RevisionCompacted, RevisionInFuture
 from tonnage.store.records import StoreRecord
 from tonnage.store.store import Store
@@ -116,7 +117,7 @@ async def test_the_future_cannot_be_listed(store: Store):
 
 async def test_a_compacted_state_cannot_be_listed(store: Store):
     await fill(store, "nodes/a", "nodes/b", "nodes/c")
-    await store.compact(2)
+    await compact(store, 2)
     with pytest.raises(RevisionCompacted) as refused:
         await store.list_at("nodes/", 1)
     assert (refused.value.revision, refused.value.compacted) == (1, 2)

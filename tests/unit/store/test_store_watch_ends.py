@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from support.compaction import compact
 from tonnage.store.errors import RevisionCompacted, StoreClosed, WatchClosed, WatchOverrun
 from tonnage.store.records import EventType, StoreEvent
 from tonnage.store.store import Store
@@ -80,7 +81,7 @@ async def test_the_past_is_no_lag(open_store):
 
 async def test_a_compacted_revision_cannot_be_watched(store: Store):
     await creates(store, "nodes/a", "nodes/b", "nodes/c")
-    await store.compact(2)
+    await compact(store, 2)
     with pytest.raises(RevisionCompacted, match=r"^revision 1 is gone: history up to revision 2 was compacted;"):
         store.watch("nodes/", after=1)
     watch = store.watch("nodes/", after=2)
@@ -92,7 +93,7 @@ async def test_compaction_may_overtake_a_watch_that_still_reads_the_log(open_sto
     store = await open_store(window_events=1)
     await creates(store, "nodes/a", "nodes/b", "nodes/c")
     watch = store.watch("nodes/", after=0)
-    await store.compact(2)
+    await compact(store, 2)
     with pytest.raises(RevisionCompacted) as gone:
         await watch.next_batch()
     assert (gone.value.revision, gone.value.compacted) == (0, 2)
@@ -106,7 +107,7 @@ async def test_compaction_does_not_touch_a_watch_that_is_live(store: Store):
     await creates(store, "nodes/a")
     await waiting
     await creates(store, "nodes/b")
-    await store.compact(2)
+    await compact(store, 2)
     assert revisions(await watch.next_batch()) == [2]
     watch.close()
 
@@ -117,7 +118,7 @@ async def test_the_state_before_the_first_kept_event_is_kept_for_it(open_store):
     await creates(store, "nodes/x")
     new = await store.update("nodes/n", says("new"), expected=1)
     await creates(store, "nodes/y")
-    await store.compact(2)
+    await compact(store, 2)
     watch = store.watch("nodes/", after=2)
     assert (await take(watch, 2))[0] == StoreEvent(EventType.PUT, new, old)
     watch.close()
