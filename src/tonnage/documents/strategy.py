@@ -47,7 +47,7 @@ from tonnage.gates import Gates
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc, copy, dig, same
-from tonnage.objects.field_errors import Errors, FieldError, forbidden, go_value, invalid, required
+from tonnage.objects.field_errors import Errors, FieldError, forbidden, invalid, required
 from tonnage.objects.resources import Resource
 from tonnage.quantity import Quantity
 
@@ -342,11 +342,11 @@ class TypeRules:
         elif isinstance(field.type, ListOf) and (found or words.keys() & {"unique", "maxItems"}):
             found = [_of_items(found, "unique" in words, most)]
         judge = rules.if_set(_all_of(found)) if "optional" in words else _all_of(found)
-        allowed = " ".join(map(go_value, words["enum"].argument.split(","))) if "enum" in words else ""
         if "nonempty" in words:
             return rules.needed(judge, words["nonempty"].told).rule
         if "required" in words:
             need = _given if isinstance(field.type, Struct) else rules.needed
+            allowed = " ".join(f'"{word}"' for word in words["enum"].argument.split(",")) if "enum" in words else ""
             return need(judge, words["required"].told.replace("{enum}", f"[{allowed}]"))
         if "strict" in words:
             return rules.Asked(judge, _ZEROS[field.type.name] if isinstance(field.type, Scalar) else {})
