@@ -22,7 +22,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import count
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, Self, TypeVar
 
 from tonnage.errors import TonnageError
 
@@ -273,6 +273,36 @@ async def in_background(work: Coroutine[Any, Any, None], name: str) -> AsyncIter
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
+
+
+class Closing:
+    """Open from the start, and closed at the end of `async with`."""
+
+    async def close(self) -> None:
+        raise NotImplementedError
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+class Running:
+    """Runs inside `async with`, or between `start` and `stop`."""
+
+    def start(self) -> None:
+        raise NotImplementedError
+
+    async def stop(self) -> None:
+        raise NotImplementedError
+
+    async def __aenter__(self) -> Self:
+        self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
 
 
 async def repeatedly(clock: Clock, every_s: float, look: Callable[[], object]) -> None:

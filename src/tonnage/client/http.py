@@ -21,7 +21,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Literal, Self, TypedDict, TypeVar, Unpack
+from typing import Final, Literal, TypedDict, TypeVar, Unpack
 
 from tonnage.client import rest, throttle
 from tonnage.client.calls import ApiCall, Caller, OnRequest
@@ -32,7 +32,7 @@ from tonnage.client.rest import Kind, Selection, resource_of
 from tonnage.client.throttle import Limit, SpareTokens, TokenBucket
 from tonnage.client.transport.http_transport import MAX_CONNECTIONS, HttpTransport
 from tonnage.client.transport.wire import Request, Transport, lines_of
-from tonnage.clock import Clock, SystemClock
+from tonnage.clock import Clock, Closing, SystemClock
 from tonnage.errors import Expired, NotFound
 from tonnage.objects import codec, decode_errors
 from tonnage.objects.document import Doc, encode
@@ -71,7 +71,7 @@ _CONTENT_TYPES: dict[PatchType, str] = {
 _PODS = BY_PLURAL["", "pods"]
 
 
-class Client:
+class Client(Closing):
     """A client of one API server; close it, or use it as a context manager."""
 
     def __init__(
@@ -111,12 +111,6 @@ class Client:
         clock = clock or SystemClock()
         transport = HttpTransport(connection, clock=clock, user_agent=user_agent)
         return cls(transport, clock=clock, rng=rng, on_request=on_request, timeout_s=timeout_s)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
 
     async def close(self) -> None:
         await self._caller.transport.close()
@@ -367,7 +361,7 @@ def lease_timeout_s(renew_deadline_s: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Clients:
+class Clients(Closing):
     """Three clients of one API server; close them, or use this as a context manager."""
 
     work: Client
@@ -417,12 +411,6 @@ class Clients:
         )
         clients.telling.give_way_while(lambda: clients.work.is_writing)
         return clients
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
 
     async def close(self) -> None:
         await asyncio.gather(self.work.close(), self.telling.close(), self.leases.close())

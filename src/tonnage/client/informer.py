@@ -18,7 +18,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Self, TypeVar, Unpack
+from typing import TypeVar, Unpack
 
 from tonnage import logs
 from tonnage.client import errors
@@ -26,7 +26,7 @@ from tonnage.client.cache import Cache
 from tonnage.client.errors import Disconnected
 from tonnage.client.http import Client, Lines
 from tonnage.client.rest import Selection
-from tonnage.clock import Backoff, within
+from tonnage.clock import Backoff, Running, within
 from tonnage.errors import ApiError, Expired, Forbidden, Gone, NotFound, TonnageError
 from tonnage.objects import codec
 from tonnage.objects.codec import Bookmark, WatchChange, WatchFailure, resource_of
@@ -66,7 +66,7 @@ _SILENCE_S = 30.0
 _log = logs.logger(__name__)
 
 
-class Informer(Cache[T]):
+class Informer(Cache[T], Running):
     """The objects of a resource, or of one namespace or selection of it, kept up to date."""
 
     def __init__(
@@ -147,13 +147,6 @@ class Informer(Cache[T]):
         """Drop all objects: handlers see them deleted. The whole state is read next."""
         self._resource_version = ""
         self.replace(())
-
-    async def __aenter__(self) -> Self:
-        self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.stop()
 
     # -- the life of streams ------------------------------------------------------------------------------------------
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Any, Final, Self, TypeVar, Unpack, cast
+from typing import Any, Final, TypeVar, Unpack, cast
 
 from tonnage.client.cache import Cache
 from tonnage.client.http import Client
 from tonnage.client.informer import Informer
 from tonnage.client.rest import Selection, selectors_of
-from tonnage.clock import within
+from tonnage.clock import Running, within
 from tonnage.errors import TonnageError
 from tonnage.logs import logger
 from tonnage.objects.codec import resource_of
@@ -44,7 +44,7 @@ class NotSynced(TonnageError):
         super().__init__(f"not in step with the API server after {timeout_s:g} s: {lagging}", hint=hint)
 
 
-class Informers:
+class Informers(Running):
     def __init__(self, client: Client) -> None:
         self._client = client
         self._informers: dict[tuple[Any, ...], Informer[Any]] = {}
@@ -76,13 +76,6 @@ class Informers:
     async def stop(self) -> None:
         self._is_started = False
         await asyncio.gather(*(informer.stop() for informer in self._informers.values()))
-
-    async def __aenter__(self) -> Self:
-        self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.stop()
 
     @property
     def are_synced(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 
@@ -10,7 +10,7 @@ from tonnage.client.config.connection import KubeconfigCluster, KubeconfigUser, 
 from tonnage.client.errors import status_message
 from tonnage.client.transport.http_transport import HttpTransport
 from tonnage.client.transport.wire import Request
-from tonnage.clock import Clock
+from tonnage.clock import Clock, Closing
 from tonnage.endpoints import Endpoint
 from tonnage.errors import TonnageError
 
@@ -28,7 +28,7 @@ class NotLetIn(TonnageError):
         )
 
 
-class ProgramPages:
+class ProgramPages(Closing):
     def __init__(self, endpoint: Endpoint, *, clock: Clock, user: KubeconfigUser | None = None) -> None:
         """Without `user` the requests are anonymous."""
         connection = ServerConnection(
@@ -36,10 +36,7 @@ class ProgramPages:
         )
         self._transport = HttpTransport(connection, clock=clock, user_agent="tonnage", max_connections=1)
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
+    async def close(self) -> None:
         await self._transport.close()
 
     async def is_good(self, path: str) -> bool:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Final, Literal, Self, TypeVar
+from typing import Final, Literal, TypeVar
 
 import msgspec
 from prometheus_client import CollectorRegistry
@@ -109,7 +109,7 @@ class _Entry:
     tries: int = 0
 
 
-class Recorder:
+class Recorder(clock.Running):
     """Writes the events of one program; start and stop it, or use it as a context manager."""
 
     def __init__(self, client: Client, reporting_controller: str, instance: str, *, by_note: bool = False) -> None:
@@ -213,13 +213,6 @@ class Recorder:
         if self._tasks:
             await asyncio.wait(self._tasks)
         self._tasks = []
-
-    async def __aenter__(self) -> Self:
-        self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.stop()
 
     # -- series -------------------------------------------------------------------------------------------------------
 

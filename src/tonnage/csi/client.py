@@ -15,14 +15,14 @@ import random
 import re
 from collections.abc import Callable, Coroutine
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Self, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
 from tonnage import logs
-from tonnage.clock import Backoff, Clock
+from tonnage.clock import Backoff, Clock, Closing
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.address import socket_identity, target_of
 from tonnage.csi.errors import Code, CsiError, code_name, is_in_doubt
@@ -83,7 +83,7 @@ def _question(service: str, request: type[Q], response: type[R]) -> Callable[[Cs
 
 
 @dataclass(eq=False)
-class CsiClient:
+class CsiClient(Closing):
     """A client of one driver. It connects on first use, and again when the driver is back.
 
     `before_change` is called before every try of one of `CHANGING_CALLS`; what it raises is passed on.
@@ -103,12 +103,6 @@ class CsiClient:
         self._socket_seen: tuple[int, ...] | None = None
         """The socket on which the driver told its name."""
         self._channel: grpc.aio.Channel | None = None
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
 
     async def close(self) -> None:
         """Disconnect; calls under way raise CsiError with Cancelled. A later call connects again."""
