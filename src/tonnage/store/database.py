@@ -62,17 +62,11 @@ class OpenFiles:
         return now
 
 
-def open_writer(
-    path: Path,
-    *,
-    max_pages: int | None = None,
-    key_beside: Path | None = None,
-) -> sqlite3.Connection:
+def open_writer(path: Path, key_beside: Path | None = None) -> sqlite3.Connection:
     """The one connection that writes; creates the file (mode 0600) and its tables if they are missing.
 
-    `max_pages` limits the file to that many pages of 4 KiB. `key_beside` is a file that is made after the store: if it
-    exists, so must the store. Raises StoreError if the file is not ours to open, StoreMissing if it must exist and does
-    not, and sqlite3.Error and OSError unchanged.
+    `key_beside` is a file that is made after the store: if it exists, so must the store. Raises StoreError if the file
+    is not ours to open, StoreMissing if it must exist and does not, and sqlite3.Error and OSError unchanged.
     """
     if key_beside is not None:
         require_own_file(key_beside)
@@ -99,8 +93,6 @@ def open_writer(
         # Writes touch one index page per key, anywhere in the index: 16 MiB hold those of 200,000 rows.
         connection.execute("PRAGMA cache_size = -16384")
         connection.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT_BYTES}")
-        if max_pages is not None:
-            connection.execute(f"PRAGMA max_page_count = {max_pages}")
         if version is None:
             _create(connection)
             sync_path(path.parent)

@@ -47,8 +47,6 @@ class StoreOptions:
     max_lag_events: int = 10_000
     max_lag_bytes: int = 32 << 20
     """A watch that lags further behind is ended."""
-    max_pages: int | None = None
-    """Beyond this many pages of 4 KiB writes raise StoreFull."""
     reserve_bytes: int = 0
     """Kept back for deletions on a full disk."""
     key_beside: Path | None = None
@@ -131,12 +129,7 @@ def _opened(folder: Path, options: StoreOptions) -> OpenFolder:
         reserve = Reserve(folder, options.reserve_bytes)
         if is_full:
             reserve.release()  # SQLite creates files beside the log before it reads the first row
-        log = StoreLog(
-            folder / LOG_FILE,
-            max_pages=options.max_pages,
-            key_beside=options.key_beside,
-            acknowledged=lock.acknowledged,
-        )
+        log = StoreLog(folder / LOG_FILE, key_beside=options.key_beside, acknowledged=lock.acknowledged)
         undo.callback(log.close)
         state, loaded = _load(log, options.index)
         opened = OpenFolder(folder, lock, log, state, loaded, reserve, _found_trouble(log, reserve))

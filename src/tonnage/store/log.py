@@ -52,19 +52,11 @@ _SPARE_PAGES = 1024
 class StoreLog:
     """The rows, for the one thread that writes. `load` comes before the first write. Raises StoreError."""
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        max_pages: int | None = None,
-        key_beside: Path | None = None,
-        acknowledged: int = 0,
-    ) -> None:
+    def __init__(self, path: Path, *, key_beside: Path | None = None, acknowledged: int = 0) -> None:
         self.path = path
-        self._max_pages = max_pages
         with in_our_words(path):
             lost = database.lost_commits(database.wal_of(path))  # before SQLite looks, and cuts it off
-            self._connection = database.open_writer(path, max_pages=max_pages, key_beside=key_beside)
+            self._connection = database.open_writer(path, key_beside)
         try:
             with in_our_words(path):
                 seal = read_seal(self._connection, path)
@@ -302,7 +294,7 @@ class StoreLog:
         with in_our_words(self.path):
             with suppress(sqlite3.Error):
                 self._connection.close()
-            self._connection = database.open_writer(self.path, max_pages=self._max_pages)
+            self._connection = database.open_writer(self.path)
             self._connection.execute("SELECT count(*) FROM compaction").fetchone()  # opens the files beside it
             self._files = database.OpenFiles(self.path)
             seal = read_seal(self._connection, self.path)

@@ -27,9 +27,11 @@ async def open_store(folder: Path) -> AsyncIterator[OpenStore]:
     """Open the store in `folder`, with options; whatever is still open at the end is closed."""
     opened: list[Store] = []
 
-    async def open_it(**options: Any) -> Store:
+    async def open_it(*, max_pages: int | None = None, **options: Any) -> Store:
         store = await Store.open(folder, StoreOptions(**options))
         opened.append(store)
+        if max_pages is not None:  # of 4 KiB: beyond this many the disk is full, as far as SQLite knows
+            store._writer.log._connection.execute(f"PRAGMA max_page_count = {max_pages}")
         return store
 
     yield open_it
