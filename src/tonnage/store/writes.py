@@ -1,4 +1,4 @@
-"""What goes to the writer's thread and comes back: writes, compactions and their outcomes; and the fence.
+"""What goes to the writer's thread and comes back: writes and their outcomes; and the fence.
 
 A fence makes writes depend on another key, judged in the same order as all writes:
 

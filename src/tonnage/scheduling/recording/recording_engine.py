@@ -66,7 +66,7 @@ class Header(msgspec.Struct, rename="camel", forbid_unknown_fields=True, frozen=
     takes_any_pod: bool = False
     implies_namespaces: bool = False
     max_unschedulable_s: float = 300.0
-    """From a flag, not from the configuration; older recordings lack it."""
+    """From a flag, not from the configuration."""
 
 
 class RecordedLine(msgspec.Struct, rename="camel", forbid_unknown_fields=True, frozen=True, omit_defaults=True):
