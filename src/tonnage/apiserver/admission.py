@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from tonnage.apiserver import event_loop
-from tonnage.apiserver.event_loop import on_loop
 from tonnage.apiserver.stored_documents import encoder
 from tonnage.clock import Clock
 from tonnage.documents import api_errors
@@ -117,9 +116,9 @@ class StoreLister:
 
     def get(self, resource: Resource, name: str, namespace: str = "") -> Doc | None:
         key = resource.key(namespace, name)
-        record = on_loop(lambda: self._store.get(key))
+        record = event_loop.on_loop(lambda: self._store.get(key))
         return decode(record.document) if record is not None else None
 
     def list(self, resource: Resource, namespace: str = "") -> Iterator[Doc]:
         prefix = f"{resource.store_prefix}{namespace}/" if namespace else resource.store_prefix
-        return (decode(record.document) for record in on_loop(lambda: self._store.list(prefix)))
+        return (decode(record.document) for record in event_loop.on_loop(lambda: self._store.list(prefix)))

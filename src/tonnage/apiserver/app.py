@@ -16,18 +16,14 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from tonnage import metrics
-from tonnage.apiserver import health_checks, requests, responses
-from tonnage.apiserver.audit_log import AuditLog, note
+from tonnage.apiserver import audit_log, custom_definitions, custom_lifecycle, health_checks, requests, responses
 from tonnage.apiserver.authentication.authenticator import Authenticator
 from tonnage.apiserver.authentication.service_account_tokens import JWKS_PATH
 from tonnage.apiserver.bodies import Bodies
-from tonnage.apiserver.custom_definitions import CRDS
-from tonnage.apiserver.custom_lifecycle import DefinitionLifecycle
 from tonnage.apiserver.discovery import StaticDocuments
 from tonnage.apiserver.event_loop import Turn
 from tonnage.apiserver.metrics import AccessMetrics, RequestMetrics, show_audit_log, show_store
 from tonnage.apiserver.registry import Registry
-from tonnage.apiserver.responses import warning_headers
 from tonnage.apiserver.verbs import patching, reading, reviews, subresources, writing
 from tonnage.documents.access.attributes import Attributes, attributes_of, forbidden
 from tonnage.documents.access.impersonation import impersonate, names_another, wanted_user
@@ -42,8 +38,7 @@ from tonnage.errors import (
     Unauthorized,
 )
 from tonnage.http_connection import SEND_S, WRITE_BUFFER_BYTES, LargeResponse, connection_of
-from tonnage.objects import document, names, small_groups
-from tonnage.objects.resources import AUTHORIZATION_REVIEWS, REVIEW_GROUPS, SELF_REVIEWS, TOKEN_REVIEWS, verbs_of
+from tonnage.objects import document, names, resources, small_groups
 from tonnage.objects.users import NOBODY, User
 from tonnage.store import errors, writes
 
@@ -86,7 +81,7 @@ class Application:
 
     def __post_init__(self) -> None:
         registry, collector_registry = self.registry, self.collector_registry
-        self.audit_log: AuditLog | None = None
+        self.audit_log: audit_log.AuditLog | None = None
         self.metrics = RequestMetrics(
             collector_registry,
             lambda resource: registry.store.count(resource.store_prefix),
@@ -99,7 +94,7 @@ class Application:
         self._access = AccessMetrics(collector_registry, ticks)
         show_audit_log(collector_registry, lambda: self.audit_log)
         self._documents = StaticDocuments(registry.definitions)
-        self.lifecycle = DefinitionLifecycle(registry, self._end_stale_watches, self.rng)
+        self.lifecycle = custom_lifecycle.DefinitionLifecycle(registry, self._end_stale_watches, self.rng)
         self._watches: dict[reading.Watching, Callable[[], bool]] = {}
         self._bodies = Bodies()
         self._reading = self._mutating = self._unsent_bytes = 0
@@ -150,7 +145,7 @@ class Application:
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         path = request.path
         user = self._access.authentication(lambda: self._user_of(request), may_be_anonymous=self.anonymous_auth)
-        note(request, user=user)
+        audit_log.note(request, user=user)
         if user is not None:
             if not connection_of(request).let_in():
                 raise TooManyRequests("Too many connections, please try again later.", retry_after_s=1)
@@ -163,11 +158,11 @@ class Application:
         if len(request.query_string) > requests.LONG_QUERY_CHARS:
             await self.registry.workers.run(partial(requests.read_selectors, request.query))
         asked = attributes_of(user or NOBODY, request.method, path, request.query)
-        note(request, attributes=asked)
+        audit_log.note(request, attributes=asked)
         if names_another(request.headers) and (wanted := wanted_user(list(request.headers.items()))) is not None:
             asked = replace(asked, user=impersonate(asked, wanted, self.registry.authorizer))
         decision = self._access.authorization(lambda: self.registry.authorizer.authorize(asked))
-        note(request, attributes=asked, decision=decision)
+        audit_log.note(request, attributes=asked, decision=decision)
         if not decision.allowed:
             raise forbidden(asked, decision.reason)
         at = requests.locate(path, self.registry.definitions.find)
@@ -186,7 +181,7 @@ class Application:
         query = request.query
         custom = at.resource if isinstance(at.resource, CustomResource) else None
         verb = requests.verb_of(request.method, at, requests.boolean(query, "watch") or False)
-        if not verb or verb not in verbs_of(at.resource, at.subresource):
+        if not verb or verb not in resources.verbs_of(at.resource, at.subresource):
             if custom is not None:
                 raise _verb_not_supported(custom, request.method, is_collection=not at.name)
             raise MethodNotAllowed(_NO_METHOD)
@@ -241,7 +236,7 @@ class Application:
             try:
                 with writes.fenced(fence):
                     response = await self._handler(call)(self.registry, call)
-                if call.at.resource is CRDS and not reads:
+                if call.at.resource is custom_definitions.CRDS and not reads:
                     await self.lifecycle.try_to_settle()  # so that the object is there when the answer arrives
                 return response
             finally:
@@ -251,12 +246,12 @@ class Application:
             self._bodies.release(body)
 
     def _handler(self, call: requests.Call) -> Verb:
-        if call.at.resource.group in REVIEW_GROUPS:
-            if call.at.resource in AUTHORIZATION_REVIEWS:
+        if call.at.resource.group in resources.REVIEW_GROUPS:
+            if call.at.resource in resources.AUTHORIZATION_REVIEWS:
                 return reviews.review
-            if call.at.resource is TOKEN_REVIEWS:
+            if call.at.resource is resources.TOKEN_REVIEWS:
                 return partial(reviews.review_token, self.authenticator)
-            if call.at.resource is SELF_REVIEWS:
+            if call.at.resource is resources.SELF_REVIEWS:
                 return reviews.review_self
         if call.at.subresource == "token":
             return partial(reviews.create_token, self.authenticator.accounts)
@@ -352,7 +347,7 @@ class Application:
         response = kind(body=answer.body, status=answer.code, headers=answer.headers)
         response.headers["Content-Type"] = answer.content_type
         response.headers["Cache-Control"] = "no-cache, private"
-        for header in warning_headers(warnings):
+        for header in responses.warning_headers(warnings):
             response.headers.add("Warning", header)
         return response
 

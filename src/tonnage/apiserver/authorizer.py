@@ -10,8 +10,7 @@ from __future__ import annotations
 import logging
 from functools import partial
 
-from tonnage.apiserver import registry
-from tonnage.apiserver.event_loop import on_loop
+from tonnage.apiserver import event_loop, registry
 from tonnage.documents.access import escalation, policy
 from tonnage.documents.access.attributes import AccessDecision, Attributes, Authorizer
 from tonnage.documents.access.rules import RuleIndex
@@ -36,13 +35,13 @@ class RbacAuthorizer:
                 follow(record, is_deleted=False)
 
     def authorize(self, attributes: Attributes) -> AccessDecision:
-        return _MASTER if attributes.user.is_master else on_loop(lambda: self.policy.authorize(attributes))
+        return _MASTER if attributes.user.is_master else event_loop.on_loop(lambda: self.policy.authorize(attributes))
 
     def sheet(self, user: User, namespace: str) -> policy.Sheet:
-        return on_loop(lambda: self.policy.sheet(user, namespace))
+        return event_loop.on_loop(lambda: self.policy.sheet(user, namespace))
 
     def rules_of(self, role: policy.RoleRef, namespace: str) -> RuleIndex:
-        return on_loop(lambda: self.policy.rules_of(role, namespace))
+        return event_loop.on_loop(lambda: self.policy.rules_of(role, namespace))
 
     def _changed(self, resource: Resource, record: StoreRecord, *, is_deleted: bool) -> None:
         put, drop = self.policy.put_role, self.policy.drop_role

@@ -16,22 +16,18 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
-from tonnage.apiserver import event_loop, requests
-from tonnage.apiserver.admission import Charge, QuotaAdmission, StoreLister
+from tonnage.apiserver import admission, event_loop, requests
 from tonnage.apiserver.custom_definitions import Definitions
-from tonnage.apiserver.event_loop import Workers
 from tonnage.apiserver.requests import Location, WriteOptions
 from tonnage.apiserver.stored_documents import encoder, is_stored_as_today
 from tonnage.clock import Backoff, Clock, in_background, rfc3339
-from tonnage.documents import api_errors, creation
+from tonnage.documents import admit, api_errors, creation, protobuf
 from tonnage.documents.access.attributes import AllowAll, Authorizer
 from tonnage.documents.access.escalation import is_guarded
 from tonnage.documents.admission import Admission, objects_read_for
-from tonnage.documents.admit import compile_check
 from tonnage.documents.apply.field_walk import shape_of
 from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.documents.deletion import is_deletable, judge_deletion
-from tonnage.documents.protobuf import table_of
 from tonnage.documents.schema import structs
 from tonnage.documents.strategy import Generation, Strategy
 from tonnage.documents.validation.metadata import validate_object_meta_update
@@ -81,7 +77,7 @@ class Registry:
     ) -> None:
         compile_schemas()  # before threads start
         self.store = store
-        self.workers = Workers()
+        self.workers = event_loop.Workers()
         self.work = self.workers.work
         self.gates = gates
         self.clock = clock
@@ -89,8 +85,8 @@ class Registry:
         self._guard = guard
         self.definitions = Definitions(store)
         self._names = creation.NameGenerator(rng)
-        self._admission = Admission(StoreLister(store), generate_name=self._names.generate_name)
-        self._quotas = QuotaAdmission(store, clock, self.workers)
+        self._admission = Admission(admission.StoreLister(store), generate_name=self._names.generate_name)
+        self._quotas = admission.QuotaAdmission(store, clock, self.workers)
         self._creator = creation.Creator(gates=gates, clock=clock, names=self._names, admission=self._admission)
 
     def strategy(self, resource: Resource) -> Strategy:
@@ -227,7 +223,7 @@ class Registry:
             new, old, warnings, is_idle = await self.work(is_large, partial(judge, record))
             if is_idle:
                 return Written(record.document, warnings=warnings)
-            charges: tuple[Charge, ...] = ()
+            charges: tuple[admission.Charge, ...] = ()
             if is_charged:
                 charges = await self._quotas.charge(at.resource, new, old, dry_run=dry_run, is_large=is_large)
             try:
@@ -379,9 +375,9 @@ def _current(resource: Resource, record: StoreRecord) -> Doc:
 def compile_schemas() -> None:
     """Compile every named type before threads start: a type is registered before it is complete."""
     for struct in structs():
-        compile_check(struct)
+        admit.compile_check(struct)
         shape_of(struct)
-        table_of(struct)
+        protobuf.table_of(struct)
 
 
 @asynccontextmanager

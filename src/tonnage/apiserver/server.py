@@ -20,18 +20,16 @@ from functools import partial
 from pathlib import Path
 
 from tonnage import listener, metrics, private_files
-from tonnage.apiserver import bootstrap
+from tonnage.apiserver import bootstrap, stored_documents
 from tonnage.apiserver.app import Application
 from tonnage.apiserver.audit_log import AuditLog, AuditLogFile
 from tonnage.apiserver.authentication.authenticator import read_credentials, write_kubeconfig
 from tonnage.apiserver.authentication.client_certificates import authentication_published, client_ca_followed
 from tonnage.apiserver.authentication.service_account_tokens import token_secrets_filled
 from tonnage.apiserver.authorizer import RbacAuthorizer, guard_of
-from tonnage.apiserver.bootstrap import EVENT_TTL_S, EventExpiry
 from tonnage.apiserver.event_loop import measure_lag
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.settings import ALWAYS_ALLOW, DEFAULT_ISSUER, RBAC_MODE, AuditSettings
-from tonnage.apiserver.stored_documents import index_for
 from tonnage.clock import Clock, SystemClock, in_background
 from tonnage.documents.access.attributes import AllowAll
 from tonnage.errors import TonnageError
@@ -66,7 +64,7 @@ class ServerSettings:
     keep_revisions: int = KEEP_REVISIONS
     keep_bytes: int = KEEP_BYTES
     reserve_bytes: int = RESERVE_BYTES
-    event_ttl_s: float = EVENT_TTL_S
+    event_ttl_s: float = bootstrap.EVENT_TTL_S
     audit: AuditSettings | None = None
 
 
@@ -88,7 +86,7 @@ async def serve(
     clock, rng = clock or SystemClock(), rng or random.SystemRandom()
     folder = private_files.own_folder(settings.data_dir)
     options = StoreOptions(
-        index=index_for(settings.gates, clock),
+        index=stored_documents.index_for(settings.gates, clock),
         keep_revisions=settings.keep_revisions,
         keep_bytes=settings.keep_bytes,
         reserve_bytes=settings.reserve_bytes,
@@ -131,7 +129,7 @@ async def serve(
             await enter(in_background(measure_lag(application.metrics.loop_lag.observe), "lag of the event loop"))
             await enter(in_background(application.end_orphaned_watches(), "watches without credentials"))
             await enter(application.lifecycle.followed())
-            expiry = EventExpiry(registry, clock, settings.event_ttl_s)
+            expiry = bootstrap.EventExpiry(registry, clock, settings.event_ttl_s)
             await enter(in_background(expiry.run(), "expiry of events"))
             await enter(bootstrap.cluster_roles_aggregated(registry, rng))
             await enter(token_secrets_filled(registry, authenticator.accounts.key, ca_pem, rng))

@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Generic, Literal, TypeVar
 
-from tonnage import logs
+from tonnage import keyed, logs
 from tonnage.clock import Clock
-from tonnage.keyed import Shelf
 from tonnage.objects.codec import resource_of
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key, Object, revision_of
@@ -140,7 +139,7 @@ class Indexer(Generic[T]):
 
     def __init__(self, objects: Cache[T], index_keys: Callable[[T], Iterable[str]]) -> None:
         self._objects = objects
-        self._indexed: Shelf[str, Key, None] = Shelf()
+        self._indexed: keyed.Shelf[str, Key, None] = keyed.Shelf()
         objects.add_handlers(
             on_add=lambda new: self._move(set(), set(index_keys(new)), new.key),
             on_update=lambda old, new: self._move(set(index_keys(old)), set(index_keys(new)), new.key),

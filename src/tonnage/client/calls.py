@@ -22,7 +22,6 @@ import msgspec
 from msgspec.structs import replace
 
 from tonnage.client import errors, throttle
-from tonnage.client.errors import Disconnected, Untrusted
 from tonnage.client.leadership import Leadership
 from tonnage.client.transport.wire import HttpResponse, Request, Stream, Transport
 from tonnage.clock import Backoff, Clock
@@ -95,8 +94,8 @@ class Caller:
         for tries_left in range(_RETRIES if call.retry else 0, -1, -1):
             try:
                 response = await self._once(call)
-            except Disconnected as exc:
-                failure: ApiError | Disconnected = exc
+            except errors.Disconnected as exc:
+                failure: ApiError | errors.Disconnected = exc
             else:
                 self._pass_on(response.warnings)
                 if 200 <= response.code < 300:
@@ -198,9 +197,9 @@ class Caller:
                 _log.warning("the API server warns: %s", text or warning)
 
 
-def _is_worth_another_try(call: ApiCall, failure: ApiError | Disconnected) -> bool:
-    if isinstance(failure, Disconnected):
-        return call.is_read and not isinstance(failure, Untrusted)
+def _is_worth_another_try(call: ApiCall, failure: ApiError | errors.Disconnected) -> bool:
+    if isinstance(failure, errors.Disconnected):
+        return call.is_read and not isinstance(failure, errors.Untrusted)
     if failure.retry_after_s > _MAX_RETRY_AFTER_S:
         return False
     if failure.code == 429:

@@ -13,13 +13,12 @@ from dataclasses import KW_ONLY, InitVar, dataclass
 from functools import cache
 from typing import Any, Final, cast
 
-from tonnage import logs
+from tonnage import errors, logs
 from tonnage.client.http import Client
 from tonnage.client.informer import Informer
 from tonnage.client.metrics import WorkQueueMetrics
 from tonnage.client.reconciler import Reconciler
 from tonnage.clock import Backoff, Clock
-from tonnage.errors import NotFound, TonnageError
 from tonnage.objects import codec
 from tonnage.objects.document import dig
 from tonnage.objects.meta import Document, Key, Object, RecordMeta
@@ -66,7 +65,7 @@ async def wait_for_served_resources(client: Client, *, clock: Clock, rng: random
     while True:
         try:
             return await served_resources(client)
-        except TonnageError as exc:
+        except errors.TonnageError as exc:
             _discovery_log.warning("Cannot find out what is served; it is tried again", error=exc.message)
             await clock.sleep(backoff.next_s())
 
@@ -75,7 +74,7 @@ async def _api_resources(client: Client, path: str) -> list[dict[str, Any]]:
     """The rows of a group and version that can be listed, watched and deleted; empty for a missing group."""
     try:
         rows = codec.read_doc("APIResourceList", await client.raw("GET", path)).get("resources")
-    except NotFound:
+    except errors.NotFound:
         return []  # an older server, a disabled group, or a group that has just gone
     return [row for row in (rows if isinstance(rows, list) else ()) if _has_needed_verbs(row)]
 

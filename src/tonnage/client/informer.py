@@ -21,17 +21,14 @@ from dataclasses import dataclass
 from typing import TypeVar, Unpack
 
 from tonnage import logs
-from tonnage.client import errors
+from tonnage.client import errors, rest
 from tonnage.client.cache import Cache
 from tonnage.client.errors import Disconnected
 from tonnage.client.http import Client, Lines
-from tonnage.client.rest import Selection
 from tonnage.clock import Backoff, Running, within
 from tonnage.errors import ApiError, Expired, Forbidden, Gone, NotFound, TonnageError
-from tonnage.objects import codec
+from tonnage.objects import codec, decode_errors, document
 from tonnage.objects.codec import Bookmark, WatchChange, WatchFailure, resource_of
-from tonnage.objects.decode_errors import Unreadable
-from tonnage.objects.document import dig
 from tonnage.objects.meta import Key, Object, revision_of
 
 
@@ -78,7 +75,7 @@ class Informer(Cache[T], Running):
         watch_list: bool = True,
         first_retry_s: float = 0.8,
         max_retry_s: float = 30.0,
-        **selection: Unpack[Selection],
+        **selection: Unpack[rest.Selection],
     ) -> None:
         """`is_optional`: a resource that the server refuses counts as synced and stays empty until allowed."""
         super().__init__(cls)
@@ -320,21 +317,21 @@ class Informer(Cache[T], Running):
         elif not metadata.uid:
             problem = "it has no uid"
         if problem:
-            self._skip(Unreadable(self.cls.__name__, found.key, "metadata", problem))
+            self._skip(decode_errors.Unreadable(self.cls.__name__, found.key, "metadata", problem))
         return not problem
 
     def _read(self, line: bytes) -> WatchChange[T] | Bookmark:
         """Decode one event. Raises the ApiError that ends a stream; then the state must be read again."""
         try:
             event = codec.decode_event(self.cls, line)
-        except Unreadable as exc:
+        except decode_errors.Unreadable as exc:
             return self._pass_over(line, exc)
         if isinstance(event, WatchFailure):
             self._resource_version = ""  # whatever the reason, a fresh state is never wrong
             raise errors.from_status(event.status)
         return event
 
-    def _pass_over(self, line: bytes, failure: Unreadable) -> Bookmark:
+    def _pass_over(self, line: bytes, failure: decode_errors.Unreadable) -> Bookmark:
         """Skip an event whose object cannot be decoded: it moves the version, and a deletion counts."""
         doc = {} if failure.kind == "WatchEvent" else codec.read_doc("WatchEvent", line)
         if doc.get("type") not in ("ADDED", "MODIFIED", "DELETED"):
@@ -343,10 +340,10 @@ class Informer(Cache[T], Running):
         self._skip(failure)
         if doc["type"] == "DELETED":
             self.remove(failure.key)
-        version = dig(doc, "object", "metadata", "resourceVersion")
+        version = document.dig(doc, "object", "metadata", "resourceVersion")
         return Bookmark(version if isinstance(version, str) else "")
 
-    def _skip(self, failure: Unreadable) -> None:
+    def _skip(self, failure: decode_errors.Unreadable) -> None:
         # One object that cannot be decoded must not hide all the others.
         _log.error("An object cannot be read and is ignored", resource=self.name, error=failure.message)
 

@@ -18,11 +18,10 @@ from tonnage.client.rest import Selection, selectors_of
 from tonnage.clock import Running, within
 from tonnage.errors import TonnageError
 from tonnage.logs import logger
-from tonnage.objects.codec import resource_of
-from tonnage.objects.meta import Object
+from tonnage.objects import codec, meta
 from tonnage.objects.resources import Resource
 
-T = TypeVar("T", bound=Object)
+T = TypeVar("T", bound=meta.Object)
 
 _NEWS_S: Final = 30.0
 """How often a program that waits for its first state logs it."""
@@ -61,9 +60,9 @@ class Informers(Running):
                 informer.start()
         return cast(Informer[T], informer)
 
-    def followed(self) -> dict[Resource, type[Object]]:
+    def followed(self) -> dict[Resource, type[meta.Object]]:
         """The resources watched in all namespaces without selectors, with the class each is read as."""
-        return {resource_of(cls): cls for cls, *selection in self._informers if not any(selection)}
+        return {codec.resource_of(cls): cls for cls, *selection in self._informers if not any(selection)}
 
     def __iter__(self) -> Iterator[Informer[Any]]:
         return iter(tuple(self._informers.values()))
@@ -139,7 +138,7 @@ class InformerScope:
             view = self._views[informer] = InformerView(informer)
         return view
 
-    def followed(self) -> dict[Resource, type[Object]]:
+    def followed(self) -> dict[Resource, type[meta.Object]]:
         return self._informers.followed()
 
     async def wait_synced(self) -> None:

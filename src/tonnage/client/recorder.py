@@ -24,11 +24,10 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from tonnage import clock, logs, metrics
+from tonnage import clock, errors, logs, metrics
 from tonnage.client import leadership, throttle
 from tonnage.client.http import Client
 from tonnage.client.reconciler import WorkQueue
-from tonnage.errors import AlreadyExists, ApiError, NotFound, TonnageError
 from tonnage.objects import codec, names
 from tonnage.objects.core_v1.persistent_volume import ObjectReference
 from tonnage.objects.core_v1.small_kinds import EventSeries
@@ -257,9 +256,9 @@ class Recorder(clock.Running):
             await self._sync(entry)
         except leadership.NotLeading:
             self.abandoned += 1  # the current leader records it
-        except TonnageError as exc:
+        except errors.TonnageError as exc:
             # Another try may succeed: there was no answer, or the server is overloaded or failing.
-            may_pass = not isinstance(exc, ApiError) or exc.code == 429 or exc.code >= 500
+            may_pass = not isinstance(exc, errors.ApiError) or exc.code == 429 or exc.code >= 500
             if may_pass and entry.tries + 1 < _MAX_TRIES and not self._is_stopping:
                 entry.tries += 1
                 again_s = clock.jittered(_RETRY_S, _RETRY_JITTER, self._client.rng)
@@ -284,12 +283,12 @@ class Recorder(clock.Running):
                 await self._client.patch(Event, entry.event.key, patch, patch_type="strategic")
                 entry.written_count = count
                 return
-            except NotFound:
+            except errors.NotFound:
                 pass  # it was deleted or expired: create it again, with its count
         try:
             await self._client.create(msgspec.structs.replace(entry.event, series=series))
             entry.written_count = count
-        except AlreadyExists:
+        except errors.AlreadyExists:
             # An earlier try got through without an answer. Its count may be older.
             if not entry.is_created and count > 1:
                 self._queues[entry.event.type].add(entry)

@@ -20,8 +20,7 @@ from typing import Any
 from tonnage.clock import Clock, rfc3339
 from tonnage.documents import api_errors, kinds
 from tonnage.documents.admission import Admission
-from tonnage.documents.apply.managed_fields import reset_fields_of, track_update
-from tonnage.documents.apply.server_side_apply import fits
+from tonnage.documents.apply import managed_fields, server_side_apply
 from tonnage.documents.custom.custom_resource import CustomResource, CustomResourceStrategy
 from tonnage.documents.kinds.event import from_stored
 from tonnage.documents.schema import schema_of_resource
@@ -31,7 +30,6 @@ from tonnage.errors import RequestEntityTooLarge
 from tonnage.gates import Gates
 from tonnage.objects import field_errors
 from tonnage.objects.document import Doc, encode, same
-from tonnage.objects.field_errors import Errors
 from tonnage.objects.meta import InvalidRevision, parse_revision
 from tonnage.objects.resources import RESOURCES, Resource
 
@@ -80,7 +78,7 @@ class Creator:
     def default(self, resource: Resource, doc: Doc) -> None:
         self.strategy(resource).default(doc)
 
-    def create(self, resource: Resource, doc: Doc, *, manager: str = "") -> Errors:
+    def create(self, resource: Resource, doc: Doc, *, manager: str = "") -> field_errors.Errors:
         """Turn an admitted document, in place, into the object that a server would store; `manager` owns its fields.
 
         Returns missing required fields of a file. Raises Forbidden, RequestEntityTooLarge or Invalid.
@@ -199,11 +197,11 @@ def track_managed_fields(
         meta = new.setdefault("metadata", {})
         if meta.get("managedFields") == []:
             del meta["managedFields"]  # for these kinds only `[{}]` forgets all owners
-        if not fits(struct, new) or not fits(struct, old):
+        if not server_side_apply.fits(struct, new) or not server_side_apply.fits(struct, old):
             meta.pop("managedFields", None)
             return
     converted = from_stored(resource, new)
-    track_update(
+    managed_fields.track_update(
         struct,
         old=None if old is None else from_stored(resource, old),
         new=converted,
@@ -212,7 +210,7 @@ def track_managed_fields(
         subresource=subresource,
         # Upstream's scale writes its entry without a time.
         now="" if subresource == "scale" else now,
-        reset_fields=reset_fields_of(resource, subresource),
+        reset_fields=managed_fields.reset_fields_of(resource, subresource),
         api_versions=api_versions_of(resource),
     )
     if converted is not new:

@@ -12,9 +12,7 @@ from typing import Any
 
 import msgspec
 
-from tonnage.documents.api_errors import UnknownReason, precondition_failed
-from tonnage.documents.go_text import plain
-from tonnage.documents.strategy import TypeRules, set_condition
+from tonnage.documents import api_errors, go_text, strategy
 from tonnage.errors import BadRequest, Cause, Conflict, InternalError
 from tonnage.gates import Gates
 from tonnage.objects.document import Doc, copy, dig
@@ -35,7 +33,7 @@ def validate_binding(binding: Doc, pod_name: str) -> None:
         errors.append(required("target.name"))
     if errors:
         told = [str(error) for error in errors]
-        raise UnknownReason(told[0] if len(told) == 1 else f"[{', '.join(told)}]")
+        raise api_errors.UnknownReason(told[0] if len(told) == 1 else f"[{', '.join(told)}]")
 
 
 def bind(pod: Doc, binding: Doc, gates: Gates, *, now: str) -> Doc:
@@ -57,7 +55,7 @@ def bind(pod: Doc, binding: Doc, gates: Gates, *, now: str) -> Doc:
         merged = {**bound["metadata"].get(field, {}), **binding.get("metadata", {}).get(field, {})}
         if merged:
             bound["metadata"][field] = merged
-    set_condition(bound, {"type": "PodScheduled", "status": "True"}, now=now)
+    strategy.set_condition(bound, {"type": "PodScheduled", "status": "True"}, now=now)
     return bound
 
 
@@ -65,7 +63,7 @@ def _check_preconditions(pod: Doc, wanted: Doc) -> None:
     metadata = pod["metadata"]
     for field, title in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
         if wanted.get(field) and wanted[field] != metadata.get(field):
-            raise precondition_failed(
+            raise api_errors.precondition_failed(
                 BY_PLURAL["", "pods"],
                 metadata.get("namespace", ""),
                 metadata["name"],
@@ -83,7 +81,7 @@ def _conflict(name: str, told: str) -> Conflict:
 
 _KEPT = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 _MAX = (1 << 31) - 1
-_SPEC = TypeRules("autoscaling.ScaleSpec")
+_SPEC = strategy.TypeRules("autoscaling.ScaleSpec")
 
 
 def scale_of(doc: Doc, resource: Resource) -> Doc:
@@ -192,5 +190,5 @@ def _integer(doc: Doc, path: str) -> tuple[int | None, str]:
 
 def _mismatch(path: str, value: Any, wanted: str) -> str:
     found = {str: "string", bool: "bool", float: "float64", list: "[]interface {}", dict: "map[string]interface {}"}
-    told = f"{plain(value)} is of the type {found.get(type(value), 'int64')}, expected {wanted}"
+    told = f"{go_text.plain(value)} is of the type {found.get(type(value), 'int64')}, expected {wanted}"
     return f"{path} accessor error: {told}"

@@ -14,8 +14,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 import msgspec
 
 from tonnage.errors import TonnageError
-from tonnage.objects.field_errors import go_value
-from tonnage.objects.meta import MicroTime
+from tonnage.objects import field_errors, meta
 from tonnage.quantity import InvalidQuantity, Quantity
 
 Fits = Callable[[Any, Any], bool]
@@ -114,7 +113,7 @@ _NAMES: dict[Any, tuple[str, str]] = {
     bytes: ("base64 text", 'write text such as "YQ=="'),
     Quantity: ("a quantity", 'write text such as "10Gi"'),
     datetime: ("a time with its zone", 'write text such as "2026-11-15T02:29:13Z"'),
-    MicroTime: ("a time with its zone", 'write text such as "2026-11-15T02:29:13.000000Z"'),
+    meta.MicroTime: ("a time with its zone", 'write text such as "2026-11-15T02:29:13.000000Z"'),
     tuple: ("a list", "write [ ] around its items"),
     Mapping: ("a map", "write a name and a colon before each of its values"),
 }
@@ -127,7 +126,7 @@ def _described(choice: Any) -> tuple[str, str]:
 
 def _remedy(choice: Any, value: Any) -> str:
     if choice is str and isinstance(value, bool | int | float):
-        return f'write "{go_value(value)}", in quotes'
+        return f'write "{field_errors.go_value(value)}", in quotes'
     if isinstance(value, str) and ((choice is int and value.isdecimal()) or (choice is bool and value in _BOOLS)):
         return f"write {value}, without quotes"
     return _described(choice)[1]

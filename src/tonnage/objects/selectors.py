@@ -13,9 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
+from tonnage.objects import meta, names
 from tonnage.objects.field_errors import FieldError, invalid
-from tonnage.objects.meta import Record
-from tonnage.objects.names import label_key, label_value
 from tonnage.objects.requirements import FEW, NOT_INTEGER, InvalidSelector, LabelMatcher, Requirement, integer
 
 # The end of the text reads as the empty token, and upstream's messages show it so.
@@ -64,7 +63,7 @@ def _requirement(tokens: _Tokens) -> Requirement:
     if not tokens.at_word():
         raise InvalidSelector(f"found '{tokens.next}', expected: identifier")
     key = tokens.take()
-    if problems := label_key(key):
+    if problems := names.label_key(key):
         raise InvalidSelector(str(invalid("<nil>", key, "; ".join(problems))))  # upstream prints its missing path so
     if is_negated:
         return Requirement(key=key, operator="DoesNotExist")
@@ -112,7 +111,7 @@ def _check(key: str, sign: str, values: tuple[str, ...]) -> None:
     if sign in ("<", ">") and integer(values[0]) is None:
         wrong.append(invalid("values[0]", values[0], NOT_INTEGER))
     for position, value in enumerate(values):
-        if problems := label_value(value):
+        if problems := names.label_value(value):
             wrong.append(invalid(f"values[{position}][{key}]", value, "; ".join(problems)))
     if wrong:
         told = list(dict.fromkeys(map(str, wrong)))
@@ -133,7 +132,7 @@ __all__ = [
 ]
 
 
-class LabelSelector(Record, dict=True, gc=True):
+class LabelSelector(meta.Record, dict=True, gc=True):
     """All of `match_labels` and all of `match_expressions` must hold; with neither, everything matches."""
 
     match_labels: Mapping[str, str] = {}

@@ -17,8 +17,7 @@ from importlib import resources
 from pathlib import Path
 
 from tonnage.private_files import open_own, require_own_file, sync_path
-from tonnage.store import errors
-from tonnage.store.records import compaction_checksum
+from tonnage.store import errors, records
 
 APPLICATION_ID = 0x544F4E4E  # "TONN", in bytes 68..71 of the file, where file(1) looks too
 SCHEMA_VERSION = 2
@@ -157,7 +156,7 @@ def _create(connection: sqlite3.Connection) -> None:
     connection.executescript(
         f"BEGIN IMMEDIATE;\n"
         f"PRAGMA application_id = {APPLICATION_ID};\nPRAGMA user_version = {SCHEMA_VERSION};\n{schema}\n"
-        f"INSERT INTO compaction VALUES (1, 0, 0, 0, {compaction_checksum(0, 0, 0)});\n"
+        f"INSERT INTO compaction VALUES (1, 0, 0, 0, {records.compaction_checksum(0, 0, 0)});\n"
         f"COMMIT;"
     )
 

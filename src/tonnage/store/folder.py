@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tonnage.private_files import open_lock, own_folder, pid_in, try_lock
-from tonnage.store import database, loading
+from tonnage.store import database, health, loading
 from tonnage.store.errors import StoreFull, StoreInUse
-from tonnage.store.health import PROBE_EVERY_S
 from tonnage.store.log import StoreLog
 from tonnage.store.records import Index, State, StoreRecord
 from tonnage.store.reserve import MIN_FREE_BYTES, Reserve, free_bytes, make_room
@@ -51,7 +50,7 @@ class StoreOptions:
     """Kept back for deletions on a full disk."""
     key_beside: Path | None = None
     """If this file exists and the store does not, StoreMissing is raised."""
-    probe_every_s: float = PROBE_EVERY_S
+    probe_every_s: float = health.PROBE_EVERY_S
 
 
 class FolderLock:

@@ -17,10 +17,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tonnage.store import database
+from tonnage.store import database, records
 from tonnage.store.errors import RESCUED, StoreCorrupt, StoreError, StoreFull, StoreRemoved
 from tonnage.store.loading import ENTRIES_MASK, Loaded, Scan, Seal, StoredRow
-from tonnage.store.records import compaction_checksum, row_checksum
 
 _logger = logging.getLogger(__name__)
 
@@ -306,7 +305,7 @@ class StoreLog:
                 key = raw_key.decode("utf-8", "surrogateescape")
                 if number == self._last_row or number in self._damaged:
                     continue
-                if checksum != row_checksum(number, key, previous, follows, deleted, document):
+                if checksum != records.row_checksum(number, key, previous, follows, deleted, document):
                     raise StoreCorrupt(self.path, f'revision {number} of "{key}" is damaged')
                 found.append((number, key, previous, bool(deleted), document))
             is_there = self._one("SELECT count(*) FROM log WHERE revision = ?", self._acknowledged)
@@ -338,7 +337,7 @@ class StoreLog:
         newest = self.revision if sealed is None else sealed
         self._connection.execute(
             "UPDATE compaction SET revision = ?, rows = ?, sealed = ?, checksum = ?",
-            (compacted, rows, newest, compaction_checksum(compacted, rows, newest)),
+            (compacted, rows, newest, records.compaction_checksum(compacted, rows, newest)),
         )
 
     def _one(self, query: str, *values: Any) -> Any:
@@ -363,7 +362,7 @@ def _signed(rows: Sequence[Row], follows: int) -> list[_SignedRow]:
     signed = []
     for revision, key, previous, deleted, document in rows:
         flag = int(deleted)
-        checksum = row_checksum(revision, key, previous, follows, flag, document)
+        checksum = records.row_checksum(revision, key, previous, follows, flag, document)
         signed.append((revision, key, previous, follows, flag, checksum, document))
         follows = revision
     return signed
@@ -375,7 +374,7 @@ def read_seal(connection: sqlite3.Connection, path: Path) -> Seal:
     if row is None:
         raise StoreCorrupt(path, "the compaction table is empty")
     revision, rows, sealed, checksum = row
-    if checksum != compaction_checksum(revision, rows, sealed):
+    if checksum != records.compaction_checksum(revision, rows, sealed):
         return Seal(0, 0, 0, is_sound=False)
     return Seal(revision, rows, sealed)
 

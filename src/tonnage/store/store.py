@@ -26,9 +26,8 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from tonnage.store import errors, health, log, records, writer
+from tonnage.store import errors, health, log, log_reader, records, writer
 from tonnage.store.folder import OpenFolder, StoreOptions, open_folder
-from tonnage.store.log_reader import LogReader, Stretch
 from tonnage.store.records import Records, StoreEvent, StoreRecord, event_of
 from tonnage.store.watch import Feed, Watch
 from tonnage.store.writes import Outcomes, Write, Writes, current_fence
@@ -63,7 +62,7 @@ class Store:
         self._pending: dict[str, Write] = {}  # by key: at most one write of a key is under way
         self._followers: dict[str, list[Follower]] = {}  # by resource
         self._closing: asyncio.Task[None] | None = None
-        self._reader = LogReader(opened.log.path, options.index)
+        self._reader = log_reader.LogReader(opened.log.path, options.index)
         self._reading = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tonnage-store-reader")
         self._probed: asyncio.Future[None] = self._loop.create_future()
         self._writer = writer.StoreWriter(
@@ -330,7 +329,7 @@ class Store:
         self._clock = self._loop.call_later(self._options.keep_s, self._strike)
         self._compact_if_due()
 
-    async def _read_history(self, prefix: str, after: int, upto: int) -> Stretch:
+    async def _read_history(self, prefix: str, after: int, upto: int) -> log_reader.Stretch:
         self._refuse_if_closed()
         return await self._read(partial(self._reader.history, prefix, after=after, upto=upto))
 

@@ -19,22 +19,18 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from tonnage.clock import SystemClock, VirtualClock
-from tonnage.documents.admission import SYSTEM_PRIORITY_CLASSES, Admission
-from tonnage.documents.creation import Creator, NameGenerator
+from tonnage.documents import admission, creation
 from tonnage.documents.kinds.resource_quota import charge, with_used
 from tonnage.errors import Forbidden, Invalid, TonnageError
 from tonnage.gates import Gates
-from tonnage.objects import codec
-from tonnage.objects.codec import resource_of
-from tonnage.objects.decode_errors import Unreadable
+from tonnage.objects import codec, decode_errors, resources
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key, Object, changed
-from tonnage.objects.resources import BY_PLURAL, Resource
 from tonnage.whatif.manifest_errors import BrokenManifest, Origin
 from tonnage.whatif.manifests import READ_BY_CREATION, Manifest, Manifests
 
-_QUOTAS = BY_PLURAL["", "resourcequotas"]
-_NODES, _STORAGE_CLASSES = BY_PLURAL["", "nodes"], BY_PLURAL["storage.k8s.io", "storageclasses"]
+_QUOTAS = resources.BY_PLURAL["", "resourcequotas"]
+_NODES, _STORAGE_CLASSES = resources.BY_PLURAL["", "nodes"], resources.BY_PLURAL["storage.k8s.io", "storageclasses"]
 
 
 T = TypeVar("T", bound=Object)
@@ -50,17 +46,17 @@ class ManifestLister:
     def __init__(self) -> None:
         listed = (_NODES, _STORAGE_CLASSES, *READ_BY_CREATION)
         self.by_kind: dict[str, dict[str, Doc]] = {resource.kind: {} for resource in listed}
-        for doc in SYSTEM_PRIORITY_CLASSES:
+        for doc in admission.SYSTEM_PRIORITY_CLASSES:
             self.add("PriorityClass", doc)
 
     def add(self, kind: str, doc: Doc) -> None:
         if kind in self.by_kind:
             self.by_kind[kind][_key(doc)] = doc
 
-    def get(self, resource: Resource, name: str, namespace: str = "") -> Doc | None:
+    def get(self, resource: resources.Resource, name: str, namespace: str = "") -> Doc | None:
         return self.by_kind.get(resource.kind, {}).get(f"{namespace}/{name}")
 
-    def list(self, resource: Resource, namespace: str = "") -> Iterable[Doc]:
+    def list(self, resource: resources.Resource, namespace: str = "") -> Iterable[Doc]:
         docs = self.by_kind.get(resource.kind, {}).values()
         return [doc for doc in docs if not namespace or doc["metadata"].get("namespace") == namespace]
 
@@ -70,12 +66,12 @@ class Creation:
 
     def __init__(self, gates: Gates) -> None:
         self._lister = ManifestLister()
-        self._admission = Admission(self._lister, is_whole=False)
+        self._admission = admission.Admission(self._lister, is_whole=False)
         self._clock = SystemClock()
-        self._creator = Creator(
+        self._creator = creation.Creator(
             gates=gates,
             clock=self._clock,
-            names=NameGenerator(random.Random(0)),
+            names=creation.NameGenerator(random.Random(0)),
             admission=self._admission,
             is_from_file=True,
         )
@@ -105,7 +101,7 @@ class Creation:
         for each in objects:
             if type(each).__name__ in self._lister.by_kind:
                 self._lister.add(type(each).__name__, codec.to_doc(each))
-            self._uids[resource_of(type(each)).qualified, each.uid] = f"{each.namespace}/{each.name}"
+            self._uids[codec.resource_of(type(each)).qualified, each.uid] = f"{each.namespace}/{each.name}"
 
     def of(self, manifest: Manifest, warnings: list[str]) -> Object:
         """One more object, created or replaced after all before it. A uid is given by the server, unless it has one."""
@@ -121,7 +117,7 @@ class Creation:
 
     def made(self, cls: type[T], origin: Origin, doc: Doc, warnings: list[str]) -> T:
         """An object that a controller would make, as `of` has it."""
-        return cast(T, self.of(Manifest(origin, resource_of(cls), doc, is_from_server=False), warnings))
+        return cast(T, self.of(Manifest(origin, codec.resource_of(cls), doc, is_from_server=False), warnings))
 
     def charge(self, made: Object) -> None:
         """Charge the quotas of its namespace for an object that is made. Raises QuotaExceeded. A quota that nobody has
@@ -130,7 +126,7 @@ class Creation:
             if "used" not in quota.get("status", {}):
                 continue
             try:
-                delta = charge(quota, resource_of(type(made)), codec.to_doc(made), None, self._clock.now())
+                delta = charge(quota, codec.resource_of(type(made)), codec.to_doc(made), None, self._clock.now())
             except Forbidden as exc:
                 raise QuotaExceeded(exc.message) from exc
             self._lister.add("ResourceQuota", with_used(quota, delta))
@@ -179,7 +175,7 @@ def _key(doc: Doc) -> Key:
 def _typed(manifest: Manifest) -> Object:
     try:
         return codec.decode_doc(manifest.doc)
-    except Unreadable as exc:
+    except decode_errors.Unreadable as exc:
         problem = exc.message.removeprefix(f"{exc.kind} {exc.key}: ")
         raise BrokenManifest(manifest.origin, problem, field=exc.field) from exc
 

@@ -18,10 +18,8 @@ from functools import partial
 from itertools import count, islice
 from typing import Final, TypeVar
 
-from tonnage.behaviour.workloads.daemon_set_plan import NodeEligibility, daemon_pod, target_node
+from tonnage.behaviour.workloads import daemon_set_plan, pod_states, rollout
 from tonnage.behaviour.workloads.job_pods import job_of, job_pod
-from tonnage.behaviour.workloads.pod_states import generated_name, ordinal_of
-from tonnage.behaviour.workloads.rollout import replica_set_for
 from tonnage.behaviour.workloads.stateful_set_plan import POD_INDEX, POD_NAME, claims_for, pod_for
 from tonnage.behaviour.workloads.templates import claim_for, pod_from_template, template_hash
 from tonnage.objects.apps_v1 import DaemonSet, Deployment, ReplicaSet, StatefulSet
@@ -81,7 +79,7 @@ def copied(replica: Replica, name: str, claim_names: Mapping[str, str] | None = 
     if labels.get(POD_NAME) == old.name:
         labels = {**labels, POD_NAME: name}
         if POD_INDEX in labels:
-            labels[POD_INDEX] = str(ordinal_of(name))
+            labels[POD_INDEX] = str(pod_states.ordinal_of(name))
     names = {claim.name: _renamed(claim.name, old.name, name) for claim in replica.claims} | dict(claim_names or {})
     volumes = tuple(_volume(volume, names) for volume in old.spec.volumes)
     hostname = name if old.spec.hostname == old.name else old.spec.hostname
@@ -187,7 +185,7 @@ class WorkloadExpander:
             return job, (job,)
         if not isinstance(workload, Deployment):
             return workload, ()
-        doc = replica_set_for(workload, workload.spec.replicas)
+        doc = rollout.replica_set_for(workload, workload.spec.replicas)
         name = f"{workload.namespace}/{doc['metadata']['name']}"
         for each in self._state.by_kind.all(ReplicaSet):
             if each.key == name or _is_of(each, workload):
@@ -215,14 +213,14 @@ class WorkloadExpander:
     def _pods(self, owner: Workload, present: tuple[Pod, ...]) -> Iterator[tuple[str, MakePod, MakeClaims]]:
         """Pods one after the other: the name of each, what makes it, and what makes the claims of its own templates."""
         if isinstance(owner, StatefulSet):
-            taken = {ordinal_of(pod.name) for pod in present}
+            taken = {pod_states.ordinal_of(pod.name) for pod in present}
             revision = f"{owner.name}-{template_hash(owner.spec.template)}"
             for ordinal in count(owner.spec.ordinals.start):
                 if ordinal not in taken:
                     make = partial(pod_for, owner, owner.spec.template, ordinal, revision)
                     yield f"{owner.name}-{ordinal}", make, partial(claims_for, owner, ordinal)
         elif isinstance(owner, DaemonSet):
-            served = {target_node(pod) for pod in present}
+            served = {daemon_set_plan.target_node(pod) for pod in present}
             for node in self._daemon_nodes(owner):
                 if node not in served:
                     yield *self._daemon(owner, node), list
@@ -240,24 +238,24 @@ class WorkloadExpander:
                 yield self._free_name(metadata), partial(pod_from_template, owner.spec.template, owner), list
 
     def _daemon(self, owner: DaemonSet, node: str) -> tuple[str, Callable[[], Doc]]:
-        doc = daemon_pod(owner, node, template_hash(owner.spec.template))
+        doc = daemon_set_plan.daemon_pod(owner, node, template_hash(owner.spec.template))
         return self._free_name(doc["metadata"]), lambda: doc
 
     def for_node(self, owner: DaemonSet, node: Node) -> Replica | None:
         """The pod of a DaemonSet for a node that joins; None when it is to have none."""
-        if not NodeEligibility.of(owner).should_run(node):
+        if not daemon_set_plan.NodeEligibility.of(owner).should_run(node):
             return None
         name, make = self._daemon(owner, node.name)
         self._names.add(f"{owner.namespace}/{name}")
         return self._created(owner, name, make)
 
     def _daemon_nodes(self, owner: DaemonSet) -> list[str]:
-        eligibility = NodeEligibility.of(owner)
+        eligibility = daemon_set_plan.NodeEligibility.of(owner)
         return sorted(node.name for node in self._state.by_kind.all(Node) if eligibility.should_run(node))
 
     def _free_name(self, metadata: Doc) -> str:
         while True:
-            name = generated_name(metadata["generateName"], self._rng)
+            name = pod_states.generated_name(metadata["generateName"], self._rng)
             if f"{metadata['namespace']}/{name}" not in self._names:
                 return name
 

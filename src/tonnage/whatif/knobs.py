@@ -17,9 +17,8 @@ from tonnage.objects.requirements import UNSCHEDULABLE, Taint
 from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
 from tonnage.quantity import Quantity
 from tonnage.scheduling.cluster.pod_info import CPU, MEMORY
-from tonnage.whatif.creation import ObjectsByKind
+from tonnage.whatif import creation, page
 from tonnage.whatif.node_copies import room_given_back, with_more_room, with_more_slots
-from tonnage.whatif.page import any_of, count_text, natural
 
 CLAIM, UNCORDON, TAINT, LABEL, GATE, DELETE, CLASS, REQUEST, SLOTS, POOL, RESOURCE, PAIR, NODE = range(13)
 _KINDS: Final = [
@@ -102,7 +101,7 @@ class Remedy:
 
     @property
     def text(self) -> str:
-        return self.pattern.replace("{node}", any_of(self.nodes))
+        return self.pattern.replace("{node}", page.any_of(self.nodes))
 
     def document(self) -> dict[str, Any]:
         told: dict[str, Any] = {"kind": self.kind, "node": self.node, "amount": self.amount, "text": self.text}
@@ -115,7 +114,7 @@ def merged(found: Iterable[Remedy], key: Callable[[Remedy], Hashable]) -> list[R
     by_key: dict[Hashable, Remedy] = {}
     for remedy in found:
         before = by_key.get(key(remedy), remedy)
-        nodes = tuple(sorted({*before.nodes, *remedy.nodes}, key=natural))
+        nodes = tuple(sorted({*before.nodes, *remedy.nodes}, key=page.natural))
         by_key[key(remedy)] = replace(before, nodes=nodes)
     return list(by_key.values())
 
@@ -190,7 +189,7 @@ def slots_knobs(csi_node: CSINode) -> Iterator[Knob]:
 
 def slots_knob(csi_node: CSINode, driver: str, most: int = _MOST_SLOTS) -> Knob:
     def told(more: int) -> str:
-        return f"{count_text(more, 'more attach slot')} for {driver} on {{node}}"
+        return f"{page.count_text(more, 'more attach slot')} for {driver} on {{node}}"
 
     return Knob(SLOTS, (csi_node,), lambda of, more: with_more_slots(of, driver, more), told, most, node=csi_node.name)
 
@@ -304,7 +303,7 @@ class UnusedClaim:
     """For each pool that the room may come back to, the capacity objects as they are then."""
 
 
-def unused_claims(objects: ObjectsByKind, but_by: Key = "") -> Iterator[UnusedClaim]:
+def unused_claims(objects: creation.ObjectsByKind, but_by: Key = "") -> Iterator[UnusedClaim]:
     """Claims that no pod uses, but for the pod `but_by`, and whose volume is deleted with them."""
     pods = [each for each in objects.all(Pod) if not each.is_terminal and each.key != but_by]
     used = {key for pod in pods for key in pod.claim_keys()}

@@ -24,13 +24,12 @@ from tonnage.documents.admit import Malformed, admit
 from tonnage.documents.creation import NameGenerator
 from tonnage.documents.schema import schema_of_resource
 from tonnage.errors import TonnageError, did_you_mean
-from tonnage.objects import document
+from tonnage.objects import document, small_groups
 from tonnage.objects.apps_v1 import DaemonSet, Deployment
 from tonnage.objects.batch_v1 import CronJob, Job
 from tonnage.objects.codec import resource_of
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import BY_KIND, Resource
-from tonnage.objects.small_groups import PriorityClass
 from tonnage.objects.texts.yaml_text import InvalidYaml, documents
 from tonnage.scheduling.engine.event_handlers import READ_KINDS
 from tonnage.whatif.manifest_errors import BrokenManifest, Origin, malformed, unknown_fields
@@ -130,11 +129,11 @@ def _by_kind(resources: Iterable[Resource]) -> dict[tuple[str, str], Resource]:
     return {(resource.api_version, resource.kind): resource for resource in resources}
 
 
-READ = _by_kind((*(resource_of(read_kind.cls) for read_kind in READ_KINDS), resource_of(PriorityClass)))
+READ = _by_kind((*(resource_of(read_kind.cls) for read_kind in READ_KINDS), resource_of(small_groups.PriorityClass)))
 """Kinds that decisions read, by apiVersion and kind; PriorityClasses are read when a pod is created."""
 
 READ_BY_CREATION: tuple[Resource, ...] = (
-    resource_of(PriorityClass),
+    resource_of(small_groups.PriorityClass),
     BY_KIND["v1", "LimitRange"],
     BY_KIND["v1", "ResourceQuota"],
     BY_KIND["node.k8s.io/v1", "RuntimeClass"],

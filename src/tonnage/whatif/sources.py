@@ -22,19 +22,16 @@ from tonnage.client.config.connection import KubeconfigUser, ServerConnection
 from tonnage.clock import Clock, SystemClock, VirtualClock, within
 from tonnage.endpoints import Endpoint
 from tonnage.errors import ApiError, Forbidden, NotFound, TonnageError
-from tonnage.objects.codec import ObjectList
-from tonnage.objects.core_v1 import Pod
+from tonnage.objects import codec, core_v1
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key, Object
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.engine.attempt import EngineSettings
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.engine.event_handlers import READ_KINDS, ReadKind
-from tonnage.whatif import manifests
+from tonnage.whatif import manifest_errors, manifests, scheduler_memory
 from tonnage.whatif.creation import Creation, ObjectsByKind
-from tonnage.whatif.manifest_errors import Origin
 from tonnage.whatif.manifests import Source
-from tonnage.whatif.scheduler_memory import SchedulerMemory, SchedulerSearch, memory_of
 from tonnage.whatif.schedulers_seen import SchedulersSeen, schedulers_of
 from tonnage.whatif.workloads import NOT_READ_BY_DECISIONS
 
@@ -80,13 +77,13 @@ class ClusterState:
     notes: Sequence[str] = ()
     passed_over: Sequence[tuple[str, str]] = ()
     """Kind and key of each object that was found and that decisions do not read."""
-    memory: SchedulerMemory | None = None
+    memory: scheduler_memory.SchedulerMemory | None = None
     """What the cluster's scheduler knows besides, if it could be asked."""
     workloads: Sequence[Object] = ()
     """What makes pods and is not looked at by decisions; StatefulSets and ReplicaSets are among the objects."""
     unlisted: Mapping[str, str] = field(default_factory=dict)
     """Kinds that a live cluster has not, or does not let us list, and why; they count as none."""
-    origins: Mapping[tuple[str, Key], Origin] = field(default_factory=dict)
+    origins: Mapping[tuple[str, Key], manifest_errors.Origin] = field(default_factory=dict)
     """Where objects stand that come from files, by kind and key."""
     schedulers: SchedulersSeen = field(default_factory=SchedulersSeen)
     rules: Sequence[Doc] = ()
@@ -98,8 +95,8 @@ class ClusterState:
         return ObjectsByKind(self.objects)
 
     @property
-    def pods(self) -> Mapping[Key, Pod]:
-        return self.by_kind.of(Pod)
+    def pods(self) -> Mapping[Key, core_v1.Pod]:
+        return self.by_kind.of(core_v1.Pod)
 
 
 def from_files(
@@ -141,7 +138,7 @@ async def from_cluster(
     with_workloads: bool = False,
     user_agent: str,
     scheduler_user: KubeconfigUser | None = None,
-    search: SchedulerSearch | None = None,
+    search: scheduler_memory.SchedulerSearch | None = None,
 ) -> ClusterState:
     """What a live cluster holds now, and what its scheduler remembers besides, asked as `scheduler_user`. A scheduler
     that is not given is searched for in the cluster.
@@ -156,11 +153,11 @@ async def from_cluster(
         await check_answers(client)
         memory = None
         if scheduler is None:
-            search = search or SchedulerSearch()
+            search = search or scheduler_memory.SchedulerSearch()
             (scheduler, asked), scheduler_user = await search.find(client), search.user
         try:
             if scheduler is not None:
-                memory = await memory_of(scheduler, clock=clock, user=scheduler_user)
+                memory = await scheduler_memory.memory_of(scheduler, clock=clock, user=scheduler_user)
         except TonnageError as exc:
             asked = scheduler_silent(exc)
         objects, unlisted, at = await listed(client)
@@ -280,24 +277,24 @@ async def listed(
     """
     objects: list[Object] = []
     unlisted: dict[str, str] = {}
-    answers: list[ObjectList[Object] | TonnageError | None] = []
+    answers: list[codec.ObjectList[Object] | TonnageError | None] = []
     if not at and kinds:
         first = await _listed(client, kinds[0], "")
-        answers, at = [first], first.resource_version if isinstance(first, ObjectList) else ""
+        answers, at = [first], first.resource_version if isinstance(first, codec.ObjectList) else ""
     answers += await asyncio.gather(*(_listed(client, kind, at) for kind in kinds[len(answers) :]))
     for kind, answer in zip(kinds, answers, strict=True):
         if answer is None:  # one after the other: `READ_KINDS` has pods before the claims that they name
             answer, at = await _listed(client, kind, ""), ""
         if isinstance(answer, NotFound) and not tells_unknown:
             continue
-        if isinstance(answer, ObjectList):
+        if isinstance(answer, codec.ObjectList):
             objects += answer.items
         elif answer is not None:
             unlisted[kind.cls.__name__] = answer.message
     return objects, unlisted, at
 
 
-async def _listed(client: Client, kind: ReadKind, at: str) -> ObjectList[Object] | TonnageError | None:
+async def _listed(client: Client, kind: ReadKind, at: str) -> codec.ObjectList[Object] | TonnageError | None:
     """None when the server cannot tell how it was at that moment."""
     try:
         # Pods that have ended are asked about too; of other kinds nobody looks at what a decision cannot see.

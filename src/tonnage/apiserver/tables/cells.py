@@ -11,11 +11,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tonnage.documents.kinds.storage.storage_kinds import is_default_class
-from tonnage.objects.codec import convert
-from tonnage.objects.core_v1 import class_name_in
+from tonnage.objects import codec, core_v1, storage_v1
 from tonnage.objects.document import Doc, dig
 from tonnage.objects.selectors import LabelSelector
-from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES
 from tonnage.quantity import Quantity
 
 NONE = "<none>"
@@ -92,7 +90,7 @@ def labels(pairs: dict[str, str] | None) -> str:
 
 def selector(wanted: Doc | None, everything: str = "") -> str:
     """A label selector in the syntax of `kubectl get -l`, sorted by key; `everything` when it selects everything."""
-    return everything if wanted is None else str(convert(LabelSelector, wanted)) or everything
+    return everything if wanted is None else str(codec.convert(LabelSelector, wanted)) or everything
 
 
 _ACCESS_MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
@@ -123,7 +121,7 @@ _WIDEST = 80
 
 
 def storage_class(doc: Doc, now: datetime) -> Cell:
-    return class_name_in(doc) or ""
+    return core_v1.class_name_in(doc) or ""
 
 
 def claim(reference: Doc | None) -> Cell:
@@ -173,7 +171,7 @@ def pools(capacity: Doc, now: datetime) -> Cell:
     """The free bytes of each pool, as many as fit into a cell."""
     sizes = dig(capacity, "availableCapacities")
     if not sizes:
-        annotation = str(dig(capacity, "metadata", "annotations", AVAILABLE_CAPACITIES) or "")
+        annotation = str(dig(capacity, "metadata", "annotations", storage_v1.AVAILABLE_CAPACITIES) or "")
         sizes = [part.strip() for part in annotation.split(",") if part.strip()]
     shown = _fitting(",".join(map(str, sizes[:_MOST_POOLS])))
     return f"{shown},… ({len(sizes)})" if len(sizes) > _MOST_POOLS else shown or NONE

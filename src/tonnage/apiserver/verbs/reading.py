@@ -22,11 +22,10 @@ from functools import partial
 
 import msgspec
 
-from tonnage.apiserver import event_loop, responses, stored_documents
+from tonnage.apiserver import event_loop, responses, stored_documents, tables
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Call, ListOptions, Response, list_options, resource_version_too_large, revision
 from tonnage.apiserver.stored_documents import Matches, matcher, scope
-from tonnage.apiserver.tables import partial_metadata, table
 from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.documents.go_text import syntax_error
 from tonnage.errors import ApiError, BadRequest, Expired, ServiceUnavailable
@@ -359,12 +358,12 @@ class _Encoder:
         if self._form == "table":
             doc = self._table(doc, meta)
         elif self._form == "metadata":
-            doc = partial_metadata(doc, self._api_version)
+            doc = tables.partial_metadata(doc, self._api_version)
         return b'{"type":"BOOKMARK","object":%s}\n' % encode(doc)
 
     def _shape(self, doc: Doc) -> bytes:
         if self._form == "metadata":
-            return encode(partial_metadata(doc, self._api_version))
+            return encode(tables.partial_metadata(doc, self._api_version))
         doc = stored_documents.served(self._resource, doc)
         if self._form == "table":
             doc = self._table(doc, {"resourceVersion": doc["metadata"].get("resourceVersion", "")})
@@ -373,7 +372,7 @@ class _Encoder:
     def _table(self, doc: Doc, head: Doc) -> Doc:
         # Only the first frame has the column definitions.
         headers, self._with_columns = self._with_columns, False
-        return table(
+        return tables.table(
             self._resource,
             [doc],
             now=self._now(),

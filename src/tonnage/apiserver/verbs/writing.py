@@ -16,9 +16,8 @@ from tonnage.documents.deletion import check_preconditions
 from tonnage.documents.kinds.event import to_stored
 from tonnage.documents.schema import schema_of
 from tonnage.errors import BadRequest, NotFound
-from tonnage.objects import field_errors
+from tonnage.objects import field_errors, resources
 from tonnage.objects.document import Doc, copy, decode, encode
-from tonnage.objects.resources import Resource, returns_deleted
 
 _REPEATED_OWNERS = (
     ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and may "
@@ -100,7 +99,7 @@ def merge_owners(call: Call, doc: Doc) -> None:
         call.warnings.append(_REPEATED_OWNERS.format(when=when, uids=", ".join(repeated)))
 
 
-async def read_body(registry: Registry, call: Call, options: WriteOptions, kind: Resource) -> Doc:
+async def read_body(registry: Registry, call: Call, options: WriteOptions, kind: resources.Resource) -> Doc:
     """The object in the body, which may be of another kind than the call's resource."""
     read = partial(bodies.read_object, call.body, call.content_type, kind, options.field_validation, call.warnings)
     return await registry.work(bodies.is_large(call.body, call.content_type), read)
@@ -151,7 +150,7 @@ class DeleteOptions:
 async def delete(registry: Registry, call: Call) -> Response:
     options, resource = await _options(registry, call), call.at.resource
     written = await options.remove(registry, call.at)
-    if written.removed and not returns_deleted(resource):
+    if written.removed and not resources.returns_deleted(resource):
         group = {"group": resource.group} if resource.group else {}
         uid = decode(written.document)["metadata"]["uid"]
         details = {"name": call.at.name, **group, "kind": resource.plural, "uid": uid}

@@ -26,10 +26,8 @@ from tonnage.client.config import connection
 from tonnage.client.config.connection import Certificate, ExecPlugin, KubeconfigCluster, ServerConnection
 from tonnage.client.errors import NoCredentials
 from tonnage.clock import Clock, within
-from tonnage.objects import codec
-from tonnage.objects.decode_errors import Unreadable
+from tonnage.objects import codec, decode_errors, meta
 from tonnage.objects.document import Doc, encode
-from tonnage.objects.meta import Record, Time
 
 _WAYS_TO_LEARN = (
     "see https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins"
@@ -222,14 +220,14 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     process.kill()
 
 
-class _Status(Record):
+class _Status(meta.Record):
     token: str = ""
     client_certificate_data: str = ""
     client_key_data: str = ""
-    expiration_timestamp: Time | None = None
+    expiration_timestamp: meta.Time | None = None
 
 
-class _ExecCredential(Record):
+class _ExecCredential(meta.Record):
     kind: str = ""
     api_version: str = ""
     status: _Status | None = None
@@ -238,7 +236,7 @@ class _ExecCredential(Record):
 def _read(out: bytes, plugin: ExecPlugin) -> PluginAnswer:
     try:
         answer = codec.decode(_ExecCredential, out)
-    except Unreadable as exc:
+    except decode_errors.Unreadable as exc:
         # The text is not shown: it may hold a token.
         raise _useless(plugin, "did not print an ExecCredential") from exc
     if answer.kind != "ExecCredential" or answer.api_version != plugin.api_version:

@@ -22,11 +22,10 @@ from typing import Final, Protocol
 
 from msgspec.structs import replace
 
-from tonnage.documents import api_errors
+from tonnage.documents import api_errors, go_text
 from tonnage.documents.access.attributes import Attributes, Authorizer
 from tonnage.documents.access.policy import RoleMissing, RoleRef, Sheet, aggregated, role_ref_of
 from tonnage.documents.access.rules import GROUP, NAME, RESOURCE, UNNAMED, URL, VERB, Rule, RuleIndex, rules_of
-from tonnage.documents.go_text import quoted, quoted_list
 from tonnage.errors import ApiError, BadRequest
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import RBAC, Resource
@@ -103,7 +102,7 @@ def _not_held(resource: Resource, wanted: RuleIndex, user: User, namespace: str,
     sheet = rights.sheet(user, namespace)
     if wanted in sheet.roles:
         return ""
-    who = f"user {quoted(user.name)} (groups={quoted_list(user.groups)})"
+    who = f"user {go_text.quoted(user.name)} (groups={go_text.quoted_list(user.groups)})"
     try:
         missing = uncovered(sheet.roles, wanted.rules)
     except TooManySteps:

@@ -14,9 +14,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tonnage.documents.apply import field_set
+from tonnage.documents.apply import field_set, field_walk
 from tonnage.documents.apply.field_set import OrderedTree, Tree, difference, union, without
-from tonnage.documents.apply.field_walk import UnnamedItem, shape_of
 from tonnage.documents.schema import ShapedResource, Struct
 from tonnage.objects.document import Doc, dig
 from tonnage.objects.resources import Resource
@@ -113,7 +112,7 @@ def track_update(
             reset_fields=reset_fields,
             api_versions=api_versions,
         )
-    except UnnamedItem:
+    except field_walk.UnnamedItem:
         return
     fold_old_updates(managed)
     write_entries(new, managed)
@@ -131,7 +130,7 @@ def record_update(
     api_versions: Collection[str] = (),
 ) -> None:
     """Give `owner` the differences between the documents, and take them from all others. Raises UnnamedItem."""
-    added, modified, removed = shape_of(struct).compare(old, new)
+    added, modified, removed = field_walk.shape_of(struct).compare(old, new)
     changed = difference(without(union(added, modified), reset_fields), NEVER_OWNED)
     take_away(managed, union(changed, without(removed, reset_fields)), api_versions=api_versions or (owner.version,))
     if changed:

@@ -24,10 +24,8 @@ from typing import Any
 from tonnage.clock import Clock
 from tonnage.documents.admit import Findings, admit
 from tonnage.documents.apply.field_walk import shape_of
-from tonnage.documents.custom.definition_rules import deprecation_warning, storage_version
+from tonnage.documents.custom import definition_rules, pruning, schema_rules
 from tonnage.documents.custom.printer_columns import PrinterColumn, printer_columns
-from tonnage.documents.custom.pruning import drop_nulls, fill_defaults, prune
-from tonnage.documents.custom.schema_rules import walk_schema
 from tonnage.documents.custom.structural import EMBEDDED, INT_OR_STRING, PRESERVE, struct_of
 from tonnage.documents.custom.validation import ABSENT, Rules, embedded_errors, list_errors
 from tonnage.documents.schema import ShapedResource, Struct, schema_of_resource
@@ -63,7 +61,7 @@ class CustomResource(ShapedResource):
 
     @cached_property
     def stored(self) -> Resource:
-        version = storage_version(self.definition) or self.version
+        version = definition_rules.storage_version(self.definition) or self.version
         return Resource(self.group, version, self.kind, self.plural, self.namespaced)
 
     @cached_property
@@ -89,7 +87,7 @@ class CustomResource(ShapedResource):
     @cached_property
     def deprecation_warning(self) -> str | None:
         """The text of the Warning header for clients of a deprecated version."""
-        return deprecation_warning(self.definition["spec"], self.of_version)
+        return definition_rules.deprecation_warning(self.definition["spec"], self.of_version)
 
     @cached_property
     def selectable_fields(self) -> tuple[str, ...]:
@@ -104,7 +102,7 @@ class CustomResource(ShapedResource):
     @cached_property
     def is_large(self) -> bool:
         """True if the schema has so many fields that defaulting even a small document may take long."""
-        return sum(1 for _ in islice(walk_schema(self.schema.source, ""), _LARGE_FIELDS)) == _LARGE_FIELDS
+        return sum(1 for _ in islice(schema_rules.walk_schema(self.schema.source, ""), _LARGE_FIELDS)) == _LARGE_FIELDS
 
     def shown(self, doc: Doc) -> Doc:
         """A stored document as this version shows it: with the current defaults, pruned by the current schema."""
@@ -117,14 +115,14 @@ class CustomResource(ShapedResource):
         """Default and prune a client's document in place, and return its unknown fields. Raises Malformed."""
         keys = keys_in(doc)
         self.default(doc)
-        findings = prune(self.schema, doc)
+        findings = pruning.prune(self.schema, doc)
         findings.keys = keys
         return findings
 
     def default(self, doc: Doc) -> None:
         """Fill in defaults, for stored objects too: the definition may have gained defaults since."""
-        drop_nulls(self.schema, doc)
-        fill_defaults(self.schema, doc)
+        pruning.drop_nulls(self.schema, doc)
+        pruning.fill_defaults(self.schema, doc)
 
     def validate(self, doc: Doc) -> Errors:
         """The errors of a new document, except of metadata (the create verb has validated it)."""

@@ -18,11 +18,10 @@ from typing import Any, Final
 
 from tonnage.documents import strategy
 from tonnage.documents.custom.schema_rules import openapi_schema_errors
-from tonnage.documents.strategy import TypeRules, has_condition
 from tonnage.objects.document import Doc, copy, dig, same
 from tonnage.objects.field_errors import Errors, Wrong, duplicate, invalid, required, too_many
 
-_COLUMN = TypeRules("apiextensions.CustomResourceColumnDefinition")
+_COLUMN = strategy.TypeRules("apiextensions.CustomResourceColumnDefinition")
 _AT_ROOT_WITH_STATUS = {
     "description", "type", "format", "title", "maximum", "exclusiveMaximum", "minimum", "exclusiveMinimum",
     "maxLength", "minLength", "pattern", "maxItems", "minItems", "uniqueItems", "multipleOf", "required", "items",
@@ -188,11 +187,11 @@ def condition(definition: Doc, kind: str) -> Doc | None:
 
 def is_established(definition: Doc) -> bool:
     """True if the definition's resources are served."""
-    return has_condition(definition, "Established")
+    return strategy.has_condition(definition, "Established")
 
 
 def are_names_accepted(definition: Doc) -> bool:
-    return has_condition(definition, "NamesAccepted")
+    return strategy.has_condition(definition, "NamesAccepted")
 
 
 def set_condition(definition: Doc, kind: str, status: str, reason: str, message: str, now: str) -> None:

@@ -15,10 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tonnage.documents.admit import Malformed
-from tonnage.documents.custom import structural
-from tonnage.documents.custom.pruning import coerce_value, prune_value
-from tonnage.documents.custom.structural import step
-from tonnage.documents.custom.validation import ABSENT, Rules, embedded_errors
+from tonnage.documents.custom import pruning, structural, validation
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.field_errors import Errors, FieldError, Wrong, forbidden, invalid, required, unsupported
 from tonnage.objects.field_rules import one_of
@@ -81,7 +78,7 @@ def _keyword_errors(schema: Doc, path: str, context: _Context) -> Wrong:
             below = replace(here, in_metadata=True)
             if context.is_root:
                 below = replace(below, no_defaults=f"in top-level {name}")
-        yield from _keyword_errors(below_schema, f"{path}.properties[{step(name)}]", below)
+        yield from _keyword_errors(below_schema, f"{path}.properties[{structural.step(name)}]", below)
     if isinstance(schema.get("not"), dict):
         yield from _keyword_errors(schema["not"], f"{path}.not", here)
     for word in ("allOf", "oneOf", "anyOf"):
@@ -172,7 +169,7 @@ def _map_list_errors(schema: Doc, items: Doc | None, keys: list[str], path: str)
         return
     properties, seen = items.get("properties") or {}, set()
     for key in keys:
-        where = f"{path}.items.properties[{step(key)}]"
+        where = f"{path}.items.properties[{structural.step(key)}]"
         field = properties.get(key)
         if field is None:
             yield invalid(f"{path}.{_KEYS}", keys, "entries must all be names of item properties")
@@ -227,24 +224,24 @@ def _has_newlines(text: str) -> bool:
 def default_errors(schema: Doc, path: str) -> Errors:
     """Defaults that the schema would refuse or prune. The schema must be structural."""
     errors: Errors = []
-    for node, where in _nodes(Rules(schema), path):
+    for node, where in _nodes(validation.Rules(schema), path):
         if node.default is None:
             continue
         at = f"{where}.default"
         pruned = copy(node.default)
-        prune_value(node, pruned)
+        pruning.prune_value(node, pruned)
         if pruned != node.default:
             errors.append(invalid(at, node.default, "must not have unknown fields"))
         try:
-            coerce_value(node, copy(node.default))
+            pruning.coerce_value(node, copy(node.default))
         except Malformed as exc:
             errors.append(invalid(at, node.default, exc.message))
             continue
-        errors += embedded_errors(node, node.default, at) or node.errors(node.default, ABSENT, at)
+        errors += validation.embedded_errors(node, node.default, at) or node.errors(node.default, validation.ABSENT, at)
     return errors
 
 
-def _nodes(node: Rules, path: str) -> Iterator[tuple[Rules, str]]:
+def _nodes(node: validation.Rules, path: str) -> Iterator[tuple[validation.Rules, str]]:
     """Every node with its path; as upstream, without the nodes below additionalProperties."""
     pending = [(node, path)]
     while pending:
@@ -252,7 +249,7 @@ def _nodes(node: Rules, path: str) -> Iterator[tuple[Rules, str]]:
         yield node, path
         if node.items is not None:
             pending.append((node.items, f"{path}.items"))
-        pending += [(below, f"{path}.properties[{step(name)}]") for name, below in node.properties.items()]
+        pending += [(below, f"{path}.properties[{structural.step(name)}]") for name, below in node.properties.items()]
 
 
 def walk_schema(schema: Doc, path: str) -> Iterator[tuple[Doc, str]]:
@@ -267,4 +264,4 @@ def walk_schema(schema: Doc, path: str) -> Iterator[tuple[Doc, str]]:
         for word in ("allOf", "anyOf", "oneOf"):
             pending += [(below, f"{where}.{word}[{index}]") for index, below in enumerate(each.get(word) or ())]
         properties = each.get("properties") or {}
-        pending += [(below, f"{where}.properties[{step(name)}]") for name, below in properties.items()]
+        pending += [(below, f"{where}.properties[{structural.step(name)}]") for name, below in properties.items()]

@@ -25,10 +25,9 @@ from tonnage.documents.go_text import plain
 from tonnage.documents.patches.json_patch import equal
 from tonnage.documents.schema import schema_of
 from tonnage.documents.validation.metadata import validate_object_meta
-from tonnage.objects import field_errors, names
+from tonnage.objects import field_errors, field_rules, names
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.field_errors import Errors, FieldError, Wrong, duplicate, go_value, invalid, required, type_invalid
-from tonnage.objects.field_rules import mixed_case_label
 from tonnage.objects.texts.go_regexp import GoRegexp, compile_go
 
 _SORTED = msgspec.json.Encoder(order="sorted")
@@ -343,7 +342,7 @@ def resource_errors(value: Doc, path: str) -> Wrong:
         elif field == "apiVersion" and value[field].count("/") > 1:
             yield invalid(where, value[field], f"unexpected GroupVersion string: {value[field]}")
         elif field == "kind":
-            yield from mixed_case_label(value[field], where)
+            yield from field_rules.mixed_case_label(value[field], where)
     if value.get("metadata") is not None:
         yield from _metadata_errors(value["metadata"], child(path, "metadata"))
 

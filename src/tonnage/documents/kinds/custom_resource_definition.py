@@ -11,9 +11,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from tonnage.clock import rfc3339
-from tonnage.documents.custom import definition_rules
-from tonnage.documents.custom.schema_rules import walk_schema
-from tonnage.documents.custom.validation import known_format
+from tonnage.documents.custom import definition_rules, schema_rules, validation
 from tonnage.documents.strategy import Generation, Strategy, TypeRules, fill
 from tonnage.objects import names
 from tonnage.objects.document import Doc, dig, same
@@ -90,9 +88,9 @@ def _warnings(definition: Doc) -> list[str]:
     formats: dict[str, None] = {}
     rules = 0
     for version in dig(definition, "spec", "versions") or ():
-        for schema, _ in walk_schema(dig(version, "schema", "openAPIV3Schema") or {}, ""):
+        for schema, _ in schema_rules.walk_schema(dig(version, "schema", "openAPIV3Schema") or {}, ""):
             types = (schema["type"],) if schema.get("type") else ()
-            if schema.get("format") and not known_format(schema, types):
+            if schema.get("format") and not validation.known_format(schema, types):
                 formats[f'unrecognized format "{schema["format"]}"'] = None
             rules += len(schema.get("x-kubernetes-validations") or ())
     told = [*formats]

@@ -8,10 +8,9 @@ from itertools import islice
 from tonnage.documents import api_errors
 from tonnage.documents.strategy import Strategy
 from tonnage.documents.validation import resources
-from tonnage.objects import names
+from tonnage.objects import field_rules, names
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import MAX_ERRORS_TOLD, Errors, Wrong, forbidden, invalid, required
-from tonnage.objects.field_rules import sentences, unique
 from tonnage.objects.resources import BY_PLURAL
 from tonnage.quantity import Quantity
 
@@ -41,7 +40,7 @@ class LimitRangeStrategy(Strategy):
                 item["defaultRequest"] = requests
 
     def validate(self, doc: Doc) -> Errors:
-        errors, is_unique = [], unique()
+        errors, is_unique = [], field_rules.unique()
         for idx, item in enumerate(doc.get("spec", {}).get("limits", ())):
             at, kind = f"spec.limits[{idx}]", item.get("type", "")
             errors += _validate_type(kind, f"{at}.type")
@@ -52,7 +51,7 @@ class LimitRangeStrategy(Strategy):
 
 
 def _validate_type(kind: str, at: str) -> Errors:
-    errors = sentences(at, kind, names.qualified_name(kind))
+    errors = field_rules.sentences(at, kind, names.qualified_name(kind))
     if not errors and "/" not in kind and kind not in _TYPES:
         errors.append(invalid(at, kind, "must be a standard limit type or fully qualified"))
     return errors

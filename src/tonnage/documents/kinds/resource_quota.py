@@ -14,8 +14,7 @@ from datetime import datetime, timedelta
 from tonnage.clock import parse_rfc3339
 from tonnage.documents import api_errors
 from tonnage.documents.strategy import Strategy
-from tonnage.documents.validation import resources
-from tonnage.documents.validation.metadata import affinity_terms
+from tonnage.documents.validation import metadata, resources
 from tonnage.errors import Forbidden
 from tonnage.objects.core_v1 import class_name_in
 from tonnage.objects.document import Doc, dig
@@ -260,7 +259,7 @@ def _holds_for_pod(requirement: Doc, pod: Doc) -> bool:
         case "PriorityClass":
             return _selects(requirement, pod["spec"].get("priorityClassName", ""))
         case "CrossNamespacePodAffinity":
-            terms = affinity_terms(pod["spec"])
+            terms = metadata.affinity_terms(pod["spec"])
             return any("namespaces" in term or "namespaceSelector" in term for term in terms)
         case _:
             return False

@@ -25,11 +25,10 @@ from tonnage.documents.kinds.pods.pod_spec import validate_tolerations
 from tonnage.documents.strategy import Generation, Strategy, TypeRules, has_condition, keep, set_condition
 from tonnage.documents.validation.resources import validate_resource_requirements
 from tonnage.errors import BadRequest, Cause, Forbidden, TooManyRequests
-from tonnage.objects import field_rules
+from tonnage.objects import field_rules, resources
 from tonnage.objects.document import Doc, copy, same
 from tonnage.objects.field_errors import Errors, Wrong, duplicate, forbidden, go_value, invalid, invalid_object
 from tonnage.objects.field_rules import immutable, unique
-from tonnage.objects.resources import BY_PLURAL
 from tonnage.objects.selectors import InvalidSelector, LabelSelector
 from tonnage.quantity import Quantity
 
@@ -254,7 +253,7 @@ def _covers(wide: Doc, narrow: Doc) -> bool:
     return operator == "Exists"
 
 
-_PODS = BY_PLURAL["", "pods"]
+_PODS = resources.BY_PLURAL["", "pods"]
 MAX_DISRUPTED_PODS = 2000
 """With more evictions than this that the budget's controller has not confirmed, no further one is allowed."""
 _REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."

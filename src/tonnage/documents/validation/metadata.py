@@ -19,7 +19,6 @@ from tonnage.objects import field_errors, names
 from tonnage.objects import field_rules as rules
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, FieldError, Wrong, forbidden, invalid, required
-from tonnage.objects.names import NameRule
 
 ANNOTATIONS_MAX_BYTES = 256 * 1024
 FIELD_MANAGER_MAX_BYTES = 128
@@ -28,7 +27,7 @@ STANDARD_FINALIZERS = frozenset({"kubernetes", _ORPHAN, _FOREGROUND})
 
 
 def validate_object_meta(
-    doc: Doc, *, namespaced: bool, name_rule: NameRule, are_finalizers_qualified: bool = True
+    doc: Doc, *, namespaced: bool, name_rule: names.NameRule, are_finalizers_qualified: bool = True
 ) -> Errors:
     """The errors of a new object's metadata. Whatever the kind allows, the name must fit into a URL."""
     meta: Doc = doc.get("metadata", {})

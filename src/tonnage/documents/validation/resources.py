@@ -11,10 +11,9 @@ from collections import Counter
 from collections.abc import Set
 from typing import Literal
 
-from tonnage.objects import names
+from tonnage.objects import field_rules, names
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, Wrong, duplicate, forbidden, invalid, not_found, required
-from tonnage.objects.field_rules import Rule, nonnegative_quantity, sentences
 from tonnage.quantity import InvalidQuantity, Quantity
 
 NOT_INTEGER = "must be an integer"
@@ -56,7 +55,7 @@ def is_overcommit_allowed(name: str) -> bool:
 
 def validate_resource_name(name: str, path: str) -> Errors:
     """Mirrors validateResourceName: a legal key, and without a prefix a known one."""
-    errors = sentences(path, name, names.qualified_name(name))
+    errors = field_rules.sentences(path, name, names.qualified_name(name))
     known = name in STANDARD or name.startswith((_HUGE_PAGES, f"requests.{_HUGE_PAGES}"))
     if not errors and "/" not in name and not known:
         errors.append(invalid(path, name, "must be a standard resource type or fully qualified"))
@@ -81,7 +80,7 @@ def validate_basic_resource(text: str, path: str) -> Errors:
 
 def validate_resource_quantity(name: str, text: str, path: str) -> Errors:
     """Mirrors ValidateResourceQuantityValue: not negative, and whole for resources that are counted."""
-    errors = nonnegative_quantity(text, path)
+    errors = field_rules.nonnegative_quantity(text, path)
     quantity = Quantity.of(text)
     if is_integer(name) and quantity.milli_value() % 1000 != 0:
         errors.append(invalid(path, str(quantity), NOT_INTEGER))
@@ -93,7 +92,7 @@ def validate_resource_requirements(
     path: str,
     *,
     claim_names: Set[str] = frozenset(),
-    name_rule: Rule = validate_container_resource_name,
+    name_rule: field_rules.Rule = validate_container_resource_name,
 ) -> Errors:
     """`resources` of a container, or of a pod with its own `name_rule`. Mirrors validateResourceRequirements."""
     limits: dict[str, str] = requirements.get("limits", {})
@@ -155,7 +154,7 @@ def _validate_claims(claims: list[Doc], path: str, claim_names: Set[str]) -> Err
         else:
             key = f"{name}/{request}" if request else name
             if request:
-                errors += sentences(f"{at}.request", request, names.dns_label(request))
+                errors += field_rules.sentences(f"{at}.request", request, names.dns_label(request))
             if key in seen:
                 errors.append(duplicate(at, key))
             elif not request:

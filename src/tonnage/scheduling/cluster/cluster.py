@@ -33,9 +33,8 @@ from tonnage.objects.requirements import (
 )
 from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.storage_v1 import CSINode, VolumeAttachment
-from tonnage.scheduling.cluster import columns
+from tonnage.scheduling.cluster import columns, pod_matching
 from tonnage.scheduling.cluster.pod_info import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, PodInfo, amounts
-from tonnage.scheduling.cluster.pod_matching import Namespaces, Workloads
 from tonnage.scheduling.cluster.storage import Storage
 
 _FIRST_CAPACITY = 64
@@ -90,8 +89,8 @@ class Cluster:
         self.labels = columns.LabelColumns(capacity)
         self.ports = columns.HostPorts()
         self.images = columns.Images()
-        self.workloads = Workloads()
-        self.namespaces = Namespaces()
+        self.workloads = pod_matching.Workloads()
+        self.namespaces = pod_matching.Namespaces()
         self.nodes: list[Node | None] = []
         self.row_of: dict[str, int] = {}
         self.residents: list[dict[str, PodInfo]] = []

@@ -26,9 +26,8 @@ import msgspec
 
 from tonnage.clock import format_duration
 from tonnage.gates import Gates
-from tonnage.objects.core_v1 import NodeAffinity, TopologySpreadConstraint
+from tonnage.objects import core_v1, field_rules
 from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, required, unsupported
-from tonnage.objects.field_rules import validate_label_name
 from tonnage.scheduling.configuration import plugin_args_rules
 from tonnage.scheduling.configuration.strict_decoding import Int64, Seconds, Section
 
@@ -104,7 +103,7 @@ class NodeAffinityArgs(PluginArgs):
     """Node affinity for every pod of the profile, in addition to the pod's own."""
 
     plugin = "NodeAffinity"
-    added_affinity: NodeAffinity | None = None
+    added_affinity: core_v1.NodeAffinity | None = None
 
     def errors(self, path: str, gates: Gates) -> Errors:
         if self.added_affinity is None:
@@ -167,12 +166,12 @@ class NodeResourcesFitArgs(PluginArgs):
     def errors(self, path: str, gates: Gates) -> Errors:
         errors: Errors = []
         for idx, resource in enumerate(self.ignored_resources):
-            errors += validate_label_name(resource, f"{path}.ignoredResources[{idx}]")
+            errors += field_rules.validate_label_name(resource, f"{path}.ignoredResources[{idx}]")
         for idx, group in enumerate(self.ignored_resource_groups):
             at = f"{path}.ignoredResourceGroups[{idx}]"
             if "/" in group:
                 errors.append(invalid(at, group, "resource group name can't contain '/'"))
-            errors += validate_label_name(group, at)
+            errors += field_rules.validate_label_name(group, at)
         return [*errors, *self._strategy_errors(f"{path}.scoringStrategy")]
 
     def _strategy_errors(self, path: str) -> Errors:
@@ -196,7 +195,7 @@ class PodTopologySpreadArgs(PluginArgs):
     """How pods without their own constraints spread: System (hostname and zone, soft) or List."""
 
     plugin = "PodTopologySpread"
-    default_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    default_constraints: tuple[core_v1.TopologySpreadConstraint, ...] = ()
     defaulting_type: str = ""
 
     def with_defaults(self, gates: Gates) -> Self:

@@ -11,10 +11,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from tonnage.objects import names
-from tonnage.objects.core_v1 import NodeAffinity, TopologySpreadConstraint
+from tonnage.objects import core_v1, field_rules, names
 from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, required, unsupported
-from tonnage.objects.field_rules import validate_label_name
 from tonnage.objects.requirements import (
     EMPTY_SET,
     NOT_EMPTY,
@@ -74,7 +72,7 @@ def resource_errors(resources: Sequence[ResourceSpec], path: str) -> Errors:
     ]
 
 
-def constraint_errors(constraints: Sequence[TopologySpreadConstraint], path: str) -> Errors:
+def constraint_errors(constraints: Sequence[core_v1.TopologySpreadConstraint], path: str) -> Errors:
     """Default constraints have no selector: each pod brings its own. Mirrors ValidatePodTopologySpreadArgs."""
     errors: Errors = []
     for idx, each in enumerate(constraints):
@@ -84,7 +82,7 @@ def constraint_errors(constraints: Sequence[TopologySpreadConstraint], path: str
         if not each.topology_key:
             errors.append(required(f"{at}.topologyKey", "can not be empty"))
         else:
-            errors += validate_label_name(each.topology_key, f"{at}.topologyKey")
+            errors += field_rules.validate_label_name(each.topology_key, f"{at}.topologyKey")
         if not each.when_unsatisfiable:
             errors.append(required(f"{at}.whenUnsatisfiable", "can not be empty"))
         elif each.when_unsatisfiable not in _ACTIONS:
@@ -98,7 +96,7 @@ def constraint_errors(constraints: Sequence[TopologySpreadConstraint], path: str
     return errors
 
 
-def node_affinity_errors(affinity: NodeAffinity, path: str) -> Errors:
+def node_affinity_errors(affinity: core_v1.NodeAffinity, path: str) -> Errors:
     """Parse errors of an affinity for all pods; looser than the API server's rules for pods. Mirrors NewNodeSelector
     and NewPreferredSchedulingTerms."""
     errors: Errors = []

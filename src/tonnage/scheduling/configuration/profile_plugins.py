@@ -24,7 +24,6 @@ from typing import NamedTuple, Self
 from tonnage.errors import TonnageError, did_you_mean
 from tonnage.scheduling import framework
 from tonnage.scheduling.configuration.strict_decoding import Problem, Problems, Section
-from tonnage.scheduling.framework import MAX_SCORE
 
 
 class ExtensionPoint(StrEnum):
@@ -340,11 +339,11 @@ def _weights(
         weights[plugin.name] = plugin.weight or 1
         left = _MAX_TOTAL - total
         # A negative total wraps around, so the next plugin is refused; only the last one gets through.
-        if weights[plugin.name] * MAX_SCORE > (left if left <= _MAX_TOTAL else left - 2**64):
+        if weights[plugin.name] * framework.MAX_SCORE > (left if left <= _MAX_TOTAL else left - 2**64):
             message = f"{path}.{point}: total score of {point[0].upper()}{point[1:]} plugins could overflow"
             problems.append(Problem(f"{path}.{point}", weights, message, "write weights from 1 to 100"))
             break
-        total += weights[plugin.name] * MAX_SCORE
+        total += weights[plugin.name] * framework.MAX_SCORE
     return weights
 
 

@@ -14,8 +14,7 @@ from typing import Final
 
 from tonnage import logs
 from tonnage.errors import TonnageError
-from tonnage.objects.core_v1 import Pod
-from tonnage.objects.meta import Object
+from tonnage.objects import core_v1, meta
 from tonnage.scheduling.cluster.cluster import Cluster, place
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.answers import Diagnosis
@@ -36,9 +35,7 @@ from tonnage.scheduling.framework import (
     unschedulable,
 )
 from tonnage.scheduling.plugins.volume_binding import VolumeBinding
-from tonnage.scheduling.queue.queues import INITIAL_BACKOFF_S, MAX_BACKOFF_S, QueuedHook
-from tonnage.scheduling.queue.scheduling_queue import MAX_UNSCHEDULABLE_S
-from tonnage.scheduling.queue.waiting_pods import PluginErrorHook, QueuedPod, uid_of
+from tonnage.scheduling.queue import queues, scheduling_queue, waiting_pods
 
 BROKEN = Status(Code.ERROR, ("a plugin failed; see the scheduler's log",))
 """The public text if a plugin raises; the log has the details."""
@@ -69,7 +66,7 @@ class Placement:
     profile: Assembled
     cycle: Cycle
     node: str
-    queued: QueuedPod | None = None
+    queued: waiting_pods.QueuedPod | None = None
     """Set if the pod came from the queue."""
 
 
@@ -90,7 +87,7 @@ class Attempt:
     explanation: Explanation | None = None
     exception: Exception | None = None
     decided_in_s: float = 0.0
-    queued: QueuedPod | None = None
+    queued: waiting_pods.QueuedPod | None = None
     """Set if the pod came from the queue."""
 
 
@@ -248,9 +245,9 @@ class AssumedPods:
         self._cluster.remove_pod(uid)
         return True
 
-    def confirm(self, pod: Pod) -> None:
+    def confirm(self, pod: core_v1.Pod) -> None:
         """The informer shows a bound pod, assumed or not."""
-        self._assumed.pop(uid_of(pod), None)
+        self._assumed.pop(waiting_pods.uid_of(pod), None)
         place(self._cluster, pod)
 
     def gone(self, uid: str) -> None:
@@ -268,7 +265,7 @@ class AssumedPods:
         return found
 
 
-Handler = Callable[[Object | None, Object | None], None]
+Handler = Callable[[meta.Object | None, meta.Object | None], None]
 """Called with the old and the new object; None: it does not exist."""
 
 
@@ -276,9 +273,9 @@ Handler = Callable[[Object | None, Object | None], None]
 class EngineSettings:
     """The settings of an engine besides its profiles."""
 
-    initial_backoff_s: float = INITIAL_BACKOFF_S
-    max_backoff_s: float = MAX_BACKOFF_S
-    max_unschedulable_s: float = MAX_UNSCHEDULABLE_S
+    initial_backoff_s: float = queues.INITIAL_BACKOFF_S
+    max_backoff_s: float = queues.MAX_BACKOFF_S
+    max_unschedulable_s: float = scheduling_queue.MAX_UNSCHEDULABLE_S
     """The longest time a pod waits for an event that may never come."""
     takes_any_pod: bool = False
     """The first profile places pods that ask for an unknown scheduler."""
@@ -290,8 +287,8 @@ class EngineSettings:
 class EngineHooks:
     """Callbacks of an engine. All are called synchronously and must be quick."""
 
-    on_queued: QueuedHook = lambda queued, queue, why: None
-    on_plugin_error: PluginErrorHook = lambda plugin, queued, exc: None
+    on_queued: queues.QueuedHook = lambda queued, queue, why: None
+    on_plugin_error: waiting_pods.PluginErrorHook = lambda plugin, queued, exc: None
     on_change: Handler = lambda old, new: None
     """A node or storage object changed, or a pod went, began terminating, or got its node."""
     on_pod_gone: Callable[[str], None] = lambda uid: None

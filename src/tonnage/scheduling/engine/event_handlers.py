@@ -20,8 +20,7 @@ from tonnage.objects.small_groups import PodDisruptionBudget
 from tonnage.objects.storage_v1 import VolumeAttachment
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.storage import STORAGE_KINDS
-from tonnage.scheduling.engine.attempt import AssumedPods, Handler
-from tonnage.scheduling.engine.held_room import EngineNominations, HeldCapacity
+from tonnage.scheduling.engine import attempt, held_room
 from tonnage.scheduling.preemption.ranked_residents import DisruptionBudgets
 from tonnage.scheduling.queue.scheduling_queue import SchedulingQueue
 from tonnage.scheduling.queue.waiting_pods import uid_of
@@ -73,12 +72,12 @@ class EventHandlers:
     """
 
     cluster: Cluster
-    assumed: AssumedPods
+    assumed: attempt.AssumedPods
     queue: SchedulingQueue
-    held: HeldCapacity
-    nominations: EngineNominations
+    held: held_room.HeldCapacity
+    nominations: held_room.EngineNominations
     is_ours: Callable[[Pod], bool]
-    on_change: Handler
+    on_change: attempt.Handler
     on_pod_gone: Callable[[str], None]
     implies_namespaces: bool
 

@@ -26,8 +26,7 @@ from datetime import datetime
 
 import numpy as np
 
-from tonnage import logs
-from tonnage.keyed import Shelf
+from tonnage import keyed, logs
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass
@@ -46,10 +45,9 @@ from tonnage.scheduling.preemption.victims import fits_without
 from tonnage.scheduling.queue.nominator import Nomination, NominationRules
 from tonnage.scheduling.queue.scheduling_queue import SchedulingQueue
 from tonnage.scheduling.queue.waiting_pods import QueuedPod, uid_of
+from tonnage.scheduling.volumes import nominated_volumes, volume_reach
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
-from tonnage.scheduling.volumes.nominated_volumes import held_by
 from tonnage.scheduling.volumes.reservations.holds import CapacityHolds, Hold
-from tonnage.scheduling.volumes.volume_reach import is_on_its_way
 
 _log = logs.logger("tonnage.scheduler")
 
@@ -72,7 +70,7 @@ class EngineNominations(NominationRules):
         self._profile_of = profile_of
         self._is_assumed = is_assumed
         self._is_shown = is_shown
-        self._waiting: Shelf[Key, str, None] = Shelf()  # the uids of pods, by claim
+        self._waiting: keyed.Shelf[Key, str, None] = keyed.Shelf()  # the uids of pods, by claim
         queue.nominator.rules = self
 
     # -- nominations in the API ---------------------------------------------------------------------------------------
@@ -85,7 +83,7 @@ class EngineNominations(NominationRules):
         selected = _only(claim.selected_node for claim in claims if not claim.is_bound)
         volume_of = self._cluster.storage.volumes.api
         bound = [(claim, volume_of(claim.spec.volume_name)) for claim in claims if claim.is_bound]
-        rebuilt = [claim for claim, volume in bound if volume is not None and is_on_its_way(claim, volume)]
+        rebuilt = [claim for claim, volume in bound if volume is not None and volume_reach.is_on_its_way(claim, volume)]
         return selected or nominated or _only(claim.selected_node for claim in rebuilt)
 
     def is_selected(self, pod: Pod, node_name: str) -> bool:
@@ -213,7 +211,7 @@ class EngineNominations(NominationRules):
         claims = [each for key in info.claim_keys if (each := storage.claims.get(key)) is not None]
         slots = [(claim.key, found.driver) for claim in claims if (found := id_of_claim(claim, storage)) is not None]
         fits = [plugin.fit_of(self._cluster) for plugin in plugins if plugin.is_joint and info.has_claims]
-        return frozenset({info.uid, *slots}).union(*(held_by(fit, info, row) for fit in fits))
+        return frozenset({info.uid, *slots}).union(*(nominated_volumes.held_by(fit, info, row) for fit in fits))
 
     def _concerned(self, old: Object | None, new: Object | None) -> list[Nomination]:
         """The nominations that may hold less after a change."""

@@ -37,45 +37,41 @@ from tonnage.scheduling import framework
 from tonnage.scheduling.cluster.cluster import Cluster, row_about
 from tonnage.scheduling.cluster.columns import Mask, Rows, only_row, row_count
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.configuration import plugin_args
-from tonnage.scheduling.configuration.plugin_args_rules import shape_of
+from tonnage.scheduling.configuration import plugin_args, plugin_args_rules
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.decision.scheduling_cycle import Decider, Pipeline
 from tonnage.scheduling.events import EVERY_EVENT, ActionType, ClusterEvent, EventResource
-from tonnage.scheduling.framework import Plugin
-from tonnage.scheduling.plugins import node_resources, pod_and_node
+from tonnage.scheduling.plugins import node_resources, pod_and_node, volume_constraints
 from tonnage.scheduling.plugins.inter_pod_affinity import InterPodAffinity
 from tonnage.scheduling.plugins.node_resources import NodePorts, NodeResourcesFit
 from tonnage.scheduling.plugins.node_volume_limits import NodeVolumeLimits
 from tonnage.scheduling.plugins.pod_and_node import NodeAffinity, OutOfScope, PrioritySort
 from tonnage.scheduling.plugins.pod_topology_spread import PodTopologySpread
 from tonnage.scheduling.plugins.volume_binding import ToldRebuilds, VolumeBinding
-from tonnage.scheduling.plugins.volume_constraints import VolumeRestrictions, VolumeZone
 from tonnage.scheduling.preemption.preemption import DefaultPreemption
 from tonnage.scheduling.preemption.ranked_residents import DisruptionBudgets, RankedResidents
 from tonnage.scheduling.queue import waiting_pods
 from tonnage.scheduling.spread.residents import CarriedTerms, Residents
+from tonnage.scheduling.volumes import hints, volume_reach
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
-from tonnage.scheduling.volumes.hints import TopologyKeys
 from tonnage.scheduling.volumes.reservations.holds import Refusals, ServerTime
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
 from tonnage.scheduling.volumes.static_volumes import StaticVolumes
-from tonnage.scheduling.volumes.volume_reach import VolumePlaces
 
-Factory = Callable[[ResolvedProfile], Plugin]
+Factory = Callable[[ResolvedProfile], framework.Plugin]
 """Plugin classes of other packages, by name."""
 
 
-def _fit(profile: ResolvedProfile) -> Plugin:
+def _fit(profile: ResolvedProfile) -> framework.Plugin:
     args = profile.args_of(plugin_args.NodeResourcesFitArgs)
     strategy = args.scoring_strategy
     ratio = strategy.requested_to_capacity_ratio
     return node_resources.NodeResourcesFit(
         strategy=strategy.type,
         resources=tuple((spec.name, spec.weight) for spec in strategy.resources),
-        shape=shape_of(ratio.shape) if ratio else (),
+        shape=plugin_args_rules.shape_of(ratio.shape) if ratio else (),
         ignored=frozenset(args.ignored_resources),
         ignored_groups=frozenset(args.ignored_resource_groups),
     )
@@ -107,8 +103,8 @@ FACTORIES: Mapping[str, Factory] = {
     "VolumeBinding": lambda profile: VolumeBinding(
         profile.gates, profile.args_of(plugin_args.VolumeBindingArgs), profile.args_of(plugin_args.StorageCapacityArgs)
     ),
-    "VolumeRestrictions": lambda profile: VolumeRestrictions(),
-    "VolumeZone": lambda profile: VolumeZone(),
+    "VolumeRestrictions": lambda profile: volume_constraints.VolumeRestrictions(),
+    "VolumeZone": lambda profile: volume_constraints.VolumeZone(),
 }
 
 
@@ -120,9 +116,9 @@ INDEXES: Final[tuple[type, ...]] = (
     CapacityIndex,
     StaticVolumes,
     AttachedVolumes,
-    VolumePlaces,
+    volume_reach.VolumePlaces,
     ToldRebuilds,
-    TopologyKeys,
+    hints.TopologyKeys,
     Refusals,
     ServerTime,
     Reservations,  # reads the two above and the capacity index, like the next

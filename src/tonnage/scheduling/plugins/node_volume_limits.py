@@ -32,10 +32,9 @@ from tonnage.scheduling.cluster.storage import (
 )
 from tonnage.scheduling.events import NODE_ADD, QUEUE, ActionType, ClusterEvent, EventResource, Hint, for_mounted_claims
 from tonnage.scheduling.events import SKIP as NO_HELP
+from tonnage.scheduling.volumes import demand, hints
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
-from tonnage.scheduling.volumes.demand import volume_sign
 from tonnage.scheduling.volumes.explain.account_entries import Miss, NodeAccount
-from tonnage.scheduling.volumes.hints import after_claim_change
 
 _Volumes = dict[VolumeId, list[PersistentVolumeClaim | None]]
 """The pod's volumes without duplicates, with their claims; None for an in-tree disk that the pod names itself."""
@@ -77,7 +76,7 @@ class NodeVolumeLimits(framework.PreFilterPlugin, framework.FilterPlugin):
             (ClusterEvent(EventResource.CSI_NODE, ActionType.UPDATE), self._more_allowed),
             (ClusterEvent(EventResource.POD, ActionType.DELETE), _volumes_freed),
             (ClusterEvent(EventResource.POD, ActionType.ADD), _sharer_came),
-            (ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, ActionType.ADD), after_claim_change),
+            (ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, ActionType.ADD), hints.after_claim_change),
             (ClusterEvent(EventResource.VOLUME_ATTACHMENT, ActionType.DELETE), self._detached),
             # The class of a pending claim says which driver's slots it takes; upstream does not wake pods.
             (ClusterEvent(EventResource.STORAGE_CLASS, ActionType.ADD | ActionType.DELETE), None),
@@ -86,7 +85,7 @@ class NodeVolumeLimits(framework.PreFilterPlugin, framework.FilterPlugin):
     # -- judging ------------------------------------------------------------------------------------------------------
 
     def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable | None:
-        return volume_sign(pod, cluster, by_class_alone=True)
+        return demand.volume_sign(pod, cluster, by_class_alone=True)
 
     def reach(self, cluster: Cluster, event: ClusterEvent, changed: Any) -> Rows | None:
         return row_about(cluster, changed)

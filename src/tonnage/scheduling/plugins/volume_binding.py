@@ -36,16 +36,14 @@ from tonnage.scheduling.configuration.plugin_args import PoolFit, Reservation, S
 from tonnage.scheduling.configuration.plugin_args_rules import shape_of
 from tonnage.scheduling.decision.scheduling_cycle import Prefers
 from tonnage.scheduling.events import NODE_ADD, ClusterEvent
-from tonnage.scheduling.volumes import bind_volumes, hints, volume_fit
+from tonnage.scheduling.volumes import bind_volumes, claim_sequences, hints, nominated_volumes, volume_fit
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.scheduling.volumes.bind_volumes import Assumed, Sending
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
-from tonnage.scheduling.volumes.claim_sequences import MadeAt, grades_at, sequences_at
 from tonnage.scheduling.volumes.demand import Demand, VolumePlan, demand_of, sorted_claims, volume_sign
 from tonnage.scheduling.volumes.explain.account_entries import Miss, NodeAccount
 from tonnage.scheduling.volumes.explain.refusal_notes import half_made, reserved_room
 from tonnage.scheduling.volumes.explain.volume_account import VolumeAccount
-from tonnage.scheduling.volumes.nominated_volumes import expected_demand, judge_beside
 from tonnage.scheduling.volumes.packing.pool_grades import Grade
 from tonnage.scheduling.volumes.reservations.holds import CapacityHolds, Refusals, ServerTime
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
@@ -232,7 +230,7 @@ class VolumeBinding(
 
     def _expected(self, fit: volume_fit.VolumeFit, pods: Iterable[PodInfo], row: int) -> tuple[Demand, ...]:
         """What nominated pods need on a row besides this one."""
-        found = (expected_demand(fit, pod, row) for pod in pods if self.is_joint and pod.has_claims)
+        found = (nominated_volumes.expected_demand(fit, pod, row) for pod in pods if self.is_joint and pod.has_claims)
         return tuple([demand for demand in found if demand is not None])
 
     def filter(self, cycle: framework.Cycle, rows: Rows) -> framework.Judgement | None:
@@ -242,7 +240,7 @@ class VolumeBinding(
         else:
             bits = notes.fit.refusals_of_provisioning(notes.provisioning, rows)
         if notes.expected and not count(bits):
-            bits[:] = judge_beside(notes.fit, notes.demand, notes.expected, only_row(rows)).refusal
+            bits[:] = nominated_volumes.judge_beside(notes.fit, notes.demand, notes.expected, only_row(rows)).refusal
         return framework.Judgement(bits, volume_fit.REASONS) if count(bits) else None
 
     def refusal_note(self, cycle: framework.Cycle, refused: Mapping[str, npt.NDArray[np.intp]]) -> str:
@@ -294,10 +292,10 @@ class VolumeBinding(
     def preference(self, cycle: framework.Cycle, rows: npt.NDArray[np.intp]) -> Ints | None:
         """A node where the volumes fit more surely, whatever pools the driver chooses, is better."""
         notes: Notes = cycle.state[self.name]
-        made: list[MadeAt] = [(notes.provisioning, slice(None))]
+        made: list[claim_sequences.MadeAt] = [(notes.provisioning, slice(None))]
         if not notes.is_plain:
             made = [(found, places) for found, places, _ in notes.fit.provisioning_demands(notes.demand, rows)]
-        return grades_at(notes.fit, made, rows) - np.int64(Grade.GUARANTEED)
+        return claim_sequences.grades_at(notes.fit, made, rows) - np.int64(Grade.GUARANTEED)
 
     # -- Reserve and PreBind ------------------------------------------------------------------------------------------
 
@@ -316,14 +314,14 @@ class VolumeBinding(
             return framework.SUCCESS
         pods = [pod for pod in cycle.nominated.get(row, ()) if cluster.node_of(pod.uid) is None]
         if pods and (expected := self._expected(notes.fit, pods, row)):
-            chosen = judge_beside(notes.fit, notes.demand, expected, row).chosen
+            chosen = nominated_volumes.judge_beside(notes.fit, notes.demand, expected, row).chosen
             made = [each._replace(capacity=chosen.get(each.claim.key, each.capacity)) for each in plan.provisions]
             plan = plan._replace(provisions=tuple(made))
         if self._shape and (plan.static or any(provision.capacity for provision in plan.provisions)):
             self._scored["static" if plan.static else "dynamic"] += 1
         if notes.fit.may_differ(notes.provisioning):
             wanted = notes.provisioning if notes.is_plain else notes.fit.made_at(notes.demand, row)[0]
-            plan = plan._replace(sequences=tuple(sequences_at(notes.fit, wanted, row)))
+            plan = plan._replace(sequences=tuple(claim_sequences.sequences_at(notes.fit, wanted, row)))
         notes.plan = plan
         try:
             notes.assumed = self._assume(cycle, notes.fit.holds, plan, node_name)

@@ -31,10 +31,9 @@ from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.events import NODE_ADD, QUEUE, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.events import SKIP as NO_HELP
+from tonnage.scheduling.volumes import demand, hints
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
-from tonnage.scheduling.volumes.demand import volume_sign
 from tonnage.scheduling.volumes.explain.account_entries import Miss, elsewhere, in_use
-from tonnage.scheduling.volumes.hints import after_named_claim_change
 
 Disk = tuple[str, ...]
 """A disk by kind and name. An RBD image has one for each monitor, so that a common one is enough."""
@@ -89,11 +88,11 @@ class VolumeRestrictions(framework.PreFilterPlugin, framework.FilterPlugin):
         return (
             (ClusterEvent(EventResource.POD, ActionType.DELETE), _given_back),
             (NODE_ADD, None),
-            (ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, ActionType.ADD), after_named_claim_change),
+            (ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, ActionType.ADD), hints.after_named_claim_change),
         )
 
     def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable | None:
-        return volume_sign(pod, cluster)
+        return demand.volume_sign(pod, cluster)
 
     def reach(self, cluster: Cluster, event: ClusterEvent, changed: Any) -> Rows | None:
         """The row of a new node; a claim that becomes free may help on any node."""
@@ -181,7 +180,7 @@ class VolumeZone(framework.PreFilterPlugin, framework.FilterPlugin):
                 lambda pod, event, old, new: QUEUE if new.waits_for_consumer else NO_HELP,
             ),
             (ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL), None),
-            (ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, add_or_update), after_named_claim_change),
+            (ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, add_or_update), hints.after_named_claim_change),
             (
                 ClusterEvent(EventResource.PERSISTENT_VOLUME, add_or_update),
                 lambda pod, event, old, new: NO_HELP if old and _places_of(old) == _places_of(new) else QUEUE,
@@ -189,7 +188,7 @@ class VolumeZone(framework.PreFilterPlugin, framework.FilterPlugin):
         )
 
     def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable | None:
-        return volume_sign(pod, cluster)
+        return demand.volume_sign(pod, cluster)
 
     def reach(self, cluster: Cluster, event: ClusterEvent, changed: Any) -> Rows | None:
         return row_about(cluster, changed)

@@ -23,14 +23,12 @@ from typing import Any, Final
 import msgspec
 
 from tonnage.clock import Clock
+from tonnage.objects import meta, storage_v1
 from tonnage.objects.core_v1 import Pod
-from tonnage.objects.meta import Object
-from tonnage.objects.storage_v1 import StorageClass
 from tonnage.scheduling import events
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.queue import queues, waiting_pods
+from tonnage.scheduling.queue import queues, waiting_pods, waking
 from tonnage.scheduling.queue.nominator import Nominator
-from tonnage.scheduling.queue.waking import HintTable, Waking
 
 MAX_UNSCHEDULABLE_S: Final = 300.0
 """The longest time a pod waits for an event that may never come."""
@@ -72,8 +70,8 @@ class SchedulingQueue:
         self._clock = clock
         self._max_unschedulable_s = max_unschedulable_s
         self._sequence = count()
-        self._tables = {name: HintTable(rules, on_plugin_error) for name, rules in profiles.items()}
-        self._no_table = HintTable(waiting_pods.QueueingRules(), on_plugin_error)
+        self._tables = {name: waking.HintTable(rules, on_plugin_error) for name, rules in profiles.items()}
+        self._no_table = waking.HintTable(waiting_pods.QueueingRules(), on_plugin_error)
         self._in_flight: dict[str, queues.Flight] = {}
         """The pods between `pop_nowait` and `done`, oldest first."""
         self._queues = queues.Queues(
@@ -95,7 +93,7 @@ class SchedulingQueue:
             activate=self.activate,
             wake=self.move_all_to_active_or_backoff,
         )
-        self._waking = Waking(
+        self._waking = waking.Waking(
             clock,
             self._tables,
             self._queues,
@@ -275,7 +273,7 @@ class SchedulingQueue:
             self._waking.wake(event, old, new, pre_check)
             self._keep(waiting_pods.RecordedEvent(event, old, new, pre_check))
 
-    def cluster_changed(self, old: Object | None, new: Object | None) -> None:
+    def cluster_changed(self, old: meta.Object | None, new: meta.Object | None) -> None:
         """An object that is not a waiting pod was added (`old` is None), changed, or deleted (`new` is None)."""
         if not len(self._queues.pool) and not len(self._in_flight):
             return  # no pod it could help, and none in flight to keep it for
@@ -364,9 +362,9 @@ class SchedulingQueue:
         queued = self._queues.get(uid)
         return queued.info if queued is not None else None
 
-    def _table(self, queued: waiting_pods.QueuedPod) -> HintTable:
+    def _table(self, queued: waiting_pods.QueuedPod) -> waking.HintTable:
         return self._tables.get(queued.profile, self._no_table)
 
 
-def _provisioner_of(each: Object | None) -> str | None:
-    return each.provisioner if isinstance(each, StorageClass) else None
+def _provisioner_of(each: meta.Object | None) -> str | None:
+    return each.provisioner if isinstance(each, storage_v1.StorageClass) else None

@@ -25,10 +25,8 @@ from typing import Any, Final, TypeVar, cast
 import msgspec
 
 from tonnage.clock import Clock
-from tonnage.objects import codec
-from tonnage.objects.core_v1 import Pod
+from tonnage.objects import codec, core_v1, meta
 from tonnage.objects.core_v1.pod import PodMeta
-from tonnage.objects.meta import Object
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.engine.attempt import Attempt, EngineSettings, Placement, PostFilterOutcome
 from tonnage.scheduling.engine.engine import Engine
@@ -111,7 +109,7 @@ def read_header(text: bytes) -> Header:
     return _HEADERS.decode(text)
 
 
-def raw(each: Object) -> msgspec.Raw:
+def raw(each: meta.Object) -> msgspec.Raw:
     """An object as it is written, without managedFields and kubectl's annotation."""
     metadata = each.metadata
     if LAST_APPLIED in metadata.annotations:
@@ -124,7 +122,7 @@ def raw(each: Object) -> msgspec.Raw:
     return msgspec.Raw(codec.encode(each))
 
 
-def read_object(text: msgspec.Raw) -> Object:
+def read_object(text: msgspec.Raw) -> meta.Object:
     """Raises Unreadable, UnknownKind."""
     return codec.decode_doc(codec.read_doc("object", bytes(text)))
 
@@ -282,7 +280,7 @@ class RecordingEngine(Engine):
         lambda plugin, pod, succeeded=None: {"uid": pod.uid, "plugins": (plugin.name,), "flag": succeeded},
     )
 
-    def overdue_binding(self, placement: Placement, found: Pod | None, *, was_answered: bool = True) -> bool:
+    def overdue_binding(self, placement: Placement, found: core_v1.Pod | None, *, was_answered: bool = True) -> bool:
         answer = raw(found) if found is not None else NOTHING
         with self._recorded("overdueBinding", uid=placement.pod.uid, object=answer, flag=was_answered):
             return super().overdue_binding(placement, found, was_answered=was_answered)
@@ -296,7 +294,7 @@ class RecordingEngine(Engine):
     def requeue(
         self,
         queued: QueuedPod,
-        newest: Pod | None,
+        newest: core_v1.Pod | None,
         *,
         plugins: Iterable[str] = (),
         nomination: str | None = None,

@@ -26,8 +26,7 @@ from tonnage.scheduling.engine.attempt import Attempt, EngineSettings, Placement
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.framework import PostFilterPlugin
 from tonnage.scheduling.plugins.volume_binding import assumed_in
-from tonnage.scheduling.queue.queues import INITIAL_BACKOFF_S, MAX_BACKOFF_S
-from tonnage.scheduling.queue.waiting_pods import QueuedPod, uid_of
+from tonnage.scheduling.queue import queues, waiting_pods
 from tonnage.scheduling.recording import recording_engine
 
 
@@ -84,8 +83,8 @@ class Repetition:
         header: recording_engine.Header,
         profiles: Iterable[ResolvedProfile],
         *,
-        initial_backoff_s: float = INITIAL_BACKOFF_S,
-        max_backoff_s: float = MAX_BACKOFF_S,
+        initial_backoff_s: float = queues.INITIAL_BACKOFF_S,
+        max_backoff_s: float = queues.MAX_BACKOFF_S,
         explained_decision: int | None = None,
     ) -> None:
         """`explained_decision`: the number of the attempt to explain, from 1; explaining all is slow."""
@@ -106,7 +105,7 @@ class Repetition:
         )
         self.decisions = 0
         self._explained_decision = explained_decision
-        self._queued: dict[str, QueuedPod] = {}
+        self._queued: dict[str, waiting_pods.QueuedPod] = {}
         self._last: Attempt | None = None
         self._placements: dict[str, Placement] = {}
         self._finished: set[str] = set()  # pods whose binding the API has accepted
@@ -152,7 +151,7 @@ class Repetition:
         else:
             self.engine.update(old, new)
         if isinstance(new or old, Pod):
-            self._forget_if_settled(uid_of(new or old))  # type: ignore[arg-type]  # one of them is there
+            self._forget_if_settled(waiting_pods.uid_of(new or old))  # type: ignore[arg-type]  # one of them is there
 
     def _forget_if_settled(self, uid: str) -> None:
         """Forget a pod that is bound and confirmed, or gone: later lines do not name it, and its state is large."""

@@ -30,12 +30,9 @@ from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import AssumedObjects, OutOfSync, Storage
 from tonnage.scheduling.framework import SUCCESS, Api, Code, Status
+from tonnage.scheduling.volumes import claim_sequences, demand, static_volumes, volume_reach
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
-from tonnage.scheduling.volumes.claim_sequences import NoLongerFits, next_claims
-from tonnage.scheduling.volumes.demand import ClaimSequence, VolumePlan
-from tonnage.scheduling.volumes.static_volumes import StaticBinding
 from tonnage.scheduling.volumes.volume_fit import VolumeFit
-from tonnage.scheduling.volumes.volume_reach import reaches
 
 T = TypeVar("T", bound=Object)
 
@@ -46,7 +43,7 @@ class Assumed:
 
     pod: PodInfo
     node_name: str
-    bindings: list[StaticBinding] = field(default_factory=list)
+    bindings: list[static_volumes.StaticBinding] = field(default_factory=list)
     claims: list[PersistentVolumeClaim] = field(default_factory=list)
     """Claims whose volumes will be created or rebuilt on the node, without duplicates."""
     held_volumes: dict[Key, PersistentVolume] = field(default_factory=dict)
@@ -77,7 +74,7 @@ def _place(each: Object) -> str:
 # -- Reserve ----------------------------------------------------------------------------------------------------------
 
 
-def assume(storage: Storage, pod: PodInfo, plan: VolumePlan, node_name: str) -> Assumed:
+def assume(storage: Storage, pod: PodInfo, plan: demand.VolumePlan, node_name: str) -> Assumed:
     """Make the plan visible to later decisions. Raises OutOfSync, with nothing assumed, if an object has changed."""
     assumed = Assumed(pod, node_name)
     try:
@@ -86,7 +83,7 @@ def assume(storage: Storage, pod: PodInfo, plan: VolumePlan, node_name: str) -> 
             if volume is not binding.volume:
                 storage.volumes.assume(volume)
                 assumed.held_volumes[volume.key] = volume
-            assumed.bindings.append(StaticBinding(binding.claim, volume))
+            assumed.bindings.append(static_volumes.StaticBinding(binding.claim, volume))
         for key, claim in {provision.claim.key: provision.claim for provision in plan.provisions}.items():
             sent = asking_for(claim, node_name)
             if sent is not claim:
@@ -166,7 +163,7 @@ async def write(api: Api, storage: Storage, assumed: Assumed, keys: Collection[K
                     bound_by = volume.metadata.annotations[BOUND_BY_CONTROLLER]
                     patch["metadata"] = {"annotations": {BOUND_BY_CONTROLLER: bound_by}}
                 known = await api.patch(volume, patch)
-            assumed.bindings[number] = StaticBinding(claim, known)
+            assumed.bindings[number] = static_volumes.StaticBinding(claim, known)
             assumed.mark_written(volume)
         for number, claim in enumerate(list(assumed.claims)):
             if keys is not None and claim.key not in keys:
@@ -219,7 +216,7 @@ def assume_again(storage: Storage, assumed: Assumed) -> None:
             assumed.claims[number] = assumed.held_claims[claim.key] = now
 
 
-def _static(cluster: Cluster, binding: StaticBinding, row: int) -> Status | None:
+def _static(cluster: Cluster, binding: static_volumes.StaticBinding, row: int) -> Status | None:
     storage = cluster.storage
     volume, claim = storage.volumes.api(binding.volume.key), storage.claims.api(binding.claim.key)
     if volume is None:
@@ -228,7 +225,7 @@ def _static(cluster: Cluster, binding: StaticBinding, row: int) -> Status | None
         return _failed(f'failed to check binding: persistentvolumeclaims "{binding.claim.key}" not found')
     if _is_older(volume, binding.volume):
         return None
-    if not reaches(cluster, volume, row):
+    if not volume_reach.reaches(cluster, volume, row):
         return _failed(_mismatch(cluster, volume, row))
     if volume.spec.claim_ref is None or not volume.spec.claim_ref.uid:
         return _failed(f'ClaimRef got reset for pv "{volume.name}"')
@@ -251,7 +248,7 @@ def _provisioned(cluster: Cluster, written: PersistentVolumeClaim, row: int) -> 
         volume = storage.volumes.api(claim.spec.volume_name)
         if volume is None:  # not seen yet; if it was deleted, the claim becomes unbound eventually
             return None
-        if not reaches(cluster, volume, row):
+        if not volume_reach.reaches(cluster, volume, row):
             return _failed(_mismatch(cluster, volume, row))
     return SUCCESS if claim.is_bound else None
 
@@ -276,10 +273,10 @@ LOOK_EVERY_S = 5.0
 class Sending:
     """Sends one pod's claims in order: which are sent, and which come next."""
 
-    def __init__(self, fit: VolumeFit, plan: VolumePlan, assumed: Assumed) -> None:
+    def __init__(self, fit: VolumeFit, plan: demand.VolumePlan, assumed: Assumed) -> None:
         self._fit = fit
         self._cluster: Cluster = fit.cluster
-        self._sequences: Sequence[ClaimSequence] = plan.sequences
+        self._sequences: Sequence[demand.ClaimSequence] = plan.sequences
         self._assumed = assumed
         assumed.unsent = {key for sequence in plan.sequences for key in sequence.unsent}
         self._capacity_of = {provision.claim.key: provision.capacity for provision in plan.provisions}
@@ -316,15 +313,15 @@ class Sending:
             if not all(is_made(self._cluster, self._assumed, key) for key in sequence.under_way):
                 continue
             try:
-                keys = next_claims(self._fit, sequence, self._is_shown)
-            except NoLongerFits:
+                keys = claim_sequences.next_claims(self._fit, sequence, self._is_shown)
+            except claim_sequences.NoLongerFits:
                 self.failure = self._gone_by(sequence)
                 return
             if keys:
                 sequence.send(keys)
                 self._due += keys
 
-    def _gone_by(self, sequence: ClaimSequence) -> Status:
+    def _gone_by(self, sequence: demand.ClaimSequence) -> Status:
         claims, made = ", ".join(sorted(sequence.unsent)), ", ".join((*sequence.made, *sequence.under_way))
         after = f" beside the volume made for {made}" if made else ""
         told = f'no room is left on node "{self._assumed.node_name}" for {claims}{after}; no volume was asked for'

@@ -23,10 +23,8 @@ from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING, identity, members_of
 from tonnage.scheduling.volumes.capacity.reading import Question
 from tonnage.scheduling.volumes.demand import ClaimSequence, counted_bytes
-from tonnage.scheduling.volumes.packing.claim_orders import next_claim, safe_order
-from tonnage.scheduling.volumes.packing.pool_fits import Sizes
+from tonnage.scheduling.volumes.packing import claim_orders, pool_fits, shared_pools
 from tonnage.scheduling.volumes.packing.pool_grades import Grade
-from tonnage.scheduling.volumes.packing.shared_pools import OwnedSizes
 from tonnage.scheduling.volumes.volume_fit import ProvisioningDemand, VolumeFit
 
 MadeAt = tuple[ProvisioningDemand, Rows]
@@ -105,11 +103,11 @@ def next_claims(fit: VolumeFit, sequence: ClaimSequence, is_shown: Callable[[Key
     if is_crowded:
         return []  # others were decided earlier, and one of these claims might take their room
     reading = objects.reading(fit.policy)
-    first: Sizes
+    first: pool_fits.Sizes
     if (view := reading.view_beside(number, own)) is not None:
         first = view.next_claim(sizes, sequence.unit.class_name, search)
     else:
-        first = (next_claim(reading.rooms[number].pools, sizes, objects.pool_policy, search),)
+        first = (claim_orders.next_claim(reading.rooms[number].pools, sizes, objects.pool_policy, search),)
     return list(claims_in_order(first, sequence.unsent, classes_of(fit.cluster.storage, sequence.unsent)))
 
 
@@ -133,25 +131,25 @@ def _graded(fit: VolumeFit, sequence: ClaimSequence, own: tuple[Key, ...]) -> tu
 def _safe_order(fit: VolumeFit, sequence: ClaimSequence, number: int, own: tuple[Key, ...]) -> list[Key]:
     objects = fit.index.of(sequence.unit.class_name)
     reading, sizes, search = objects.reading(fit.policy), _sizes(fit, sequence), fit.index.search
-    order: Sizes | None
+    order: pool_fits.Sizes | None
     if (view := reading.view_beside(number, own)) is not None:
         order = view.order(sizes, sequence.unit.class_name, search)
     else:
         pools, promised = reading.rooms[number].pools, reading.held_beside(number, own) or ()
-        order = safe_order(pools, sizes, promised, search, objects.pool_policy)
+        order = claim_orders.safe_order(pools, sizes, promised, search, objects.pool_policy)
     return list(claims_in_order(order or (), sequence.unsent, classes_of(fit.cluster.storage, sequence.unsent)))
 
 
-def claims_in_order(order: Sizes, sized: Mapping[Key, int], classes: Mapping[Key, str]) -> Iterator[Key]:
+def claims_in_order(order: pool_fits.Sizes, sized: Mapping[Key, int], classes: Mapping[Key, str]) -> Iterator[Key]:
     """Claims in the given order of sizes, and of classes if it tells them; claims that are alike keep their order."""
-    left, owners = dict(sized), order.owners if isinstance(order, OwnedSizes) else [""] * len(order)
+    left, owners = dict(sized), order.owners if isinstance(order, shared_pools.OwnedSizes) else [""] * len(order)
     for size, owner in zip(order, owners, strict=True):
         key = next(key for key, each in left.items() if each == size and owner in ("", classes.get(key)))
         del left[key]
         yield key
 
 
-def _sizes(fit: VolumeFit, sequence: ClaimSequence) -> Sizes:
+def _sizes(fit: VolumeFit, sequence: ClaimSequence) -> pool_fits.Sizes:
     classes = classes_of(fit.cluster.storage, sequence.unsent)
     return fit.sizes_of((size, classes[key]) for key, size in sequence.unsent.items())
 

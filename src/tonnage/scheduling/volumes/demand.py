@@ -26,8 +26,7 @@ from tonnage.scheduling.cluster.pod_info import PodInfo, fingerprint
 from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.framework import Status, unresolvable
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
-from tonnage.scheduling.volumes.packing.pool_fits import Sizes
-from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
+from tonnage.scheduling.volumes.packing import pool_fits, pool_policies
 from tonnage.scheduling.volumes.static_volumes import StaticBinding, StaticVolumes
 from tonnage.scheduling.volumes.volume_reach import Rebuild, rebuilds_of
 
@@ -88,8 +87,8 @@ class ClaimGroup(NamedTuple):
     """Claims of one class, or of several that share pools (`joint_name`). `sizes`: bytes, descending."""
 
     class_name: str
-    sizes: Sizes
-    pool_policy: PoolPolicy = PoolPolicy.UNKNOWN
+    sizes: pool_fits.Sizes
+    pool_policy: pool_policies.PoolPolicy = pool_policies.PoolPolicy.UNKNOWN
     """How the driver chooses pools. Part of the key: answers for another policy do not hold for this one."""
 
 

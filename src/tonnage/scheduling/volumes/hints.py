@@ -39,10 +39,9 @@ from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import either
 from tonnage.scheduling.events import QUEUE, SKIP, ActionType, ClusterEvent, EventResource, Hint, for_mounted_claims
 from tonnage.scheduling.framework import EventHint
+from tonnage.scheduling.volumes import demand, volume_reach
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.scheduling.volumes.capacity.pools import listed_pools, rebuilds_volumes, volume_limit
-from tonnage.scheduling.volumes.demand import volume_sign
-from tonnage.scheduling.volumes.volume_reach import MIGRATED_PLUGINS
 
 
 class TopologyKeys:
@@ -263,7 +262,7 @@ def _may_use(pod: PodInfo, class_name: str) -> bool:
 
 def plugins_taken_over(node: CSINode) -> str:
     """The in-tree plugins that CSI drivers replace on a node, according to its CSINode."""
-    return node.metadata.annotations.get(MIGRATED_PLUGINS, "")
+    return node.metadata.annotations.get(volume_reach.MIGRATED_PLUGINS, "")
 
 
 def _sum(capacity: CSIStorageCapacity) -> int | None:
@@ -280,7 +279,7 @@ _FEW_ROWS: Final = 4
 
 def needs_of_new_claims(pod: PodInfo, cluster: Cluster) -> Mapping[Hashable, int] | None:
     """By class, the smallest claim; None if a claim is missing, is bound or pinned already, or has no class."""
-    if volume_sign(pod, cluster) is None:
+    if demand.volume_sign(pod, cluster) is None:
         return None
     found: dict[Hashable, int] = {}
     for key in pod.claim_keys:

@@ -12,20 +12,18 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from tonnage.objects.core_v1 import PersistentVolumeClaim
+from tonnage.objects import core_v1, storage_v1
 from tonnage.objects.meta import Key
-from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.framework import Status
-from tonnage.scheduling.volumes.capacity.class_capacity import identity, member_of
-from tonnage.scheduling.volumes.capacity.reading import Question
+from tonnage.scheduling.volumes.capacity import class_capacity, reading
 from tonnage.scheduling.volumes.demand import Demand, counted_bytes, demand_of, sorted_claims
 from tonnage.scheduling.volumes.volume_fit import NO_SPACE, NO_SPACE_FOUND, NO_VOLUME, VolumeFit
 
 _MOST_TRIES: Final = 1000
 """The search looks at this many ways to assign groups to objects, then refuses the newcomer."""
 _NEWCOMER: Final = 0
-_Part = tuple[PersistentVolumeClaim, ...]
+_Part = tuple[core_v1.PersistentVolumeClaim, ...]
 """The claims of one pod that go to one object."""
 
 
@@ -34,7 +32,7 @@ class Beside(NamedTuple):
 
     refusal: int = 0
     """Bits of `volume_fit.REASONS`; 0 if they fit."""
-    chosen: Mapping[Key, CSIStorageCapacity] = {}
+    chosen: Mapping[Key, storage_v1.CSIStorageCapacity] = {}
     """By claim of the newcomer, the object that its volume will be created from."""
 
 
@@ -65,7 +63,7 @@ def judge_beside(fit: VolumeFit, demand: Demand, expected: Sequence[Demand], row
     provisioning, _ = fit.made_at(together, row)
     if None in provisioning.checks:  # an existing volume goes to one pod only
         return Beside(NO_VOLUME)
-    chosen: dict[Key, CSIStorageCapacity] = {}
+    chosen: dict[Key, storage_v1.CSIStorageCapacity] = {}
     for place, unit in enumerate(provisioning.units):
         parts: dict[int, _Part] = {}
         for claim, at in zip(provisioning.claims, provisioning.places, strict=True):
@@ -77,7 +75,7 @@ def judge_beside(fit: VolumeFit, demand: Demand, expected: Sequence[Demand], row
         if found is None:
             return Beside(NO_SPACE)
         for claim in parts.get(_NEWCOMER, ()):
-            chosen[claim.key] = member_of(objects.entries[found].capacity, claim.class_name)
+            chosen[claim.key] = class_capacity.member_of(objects.entries[found].capacity, claim.class_name)
     return Beside(0, chosen)
 
 
@@ -86,7 +84,7 @@ def _together(fit: VolumeFit, demand: Demand, expected: Sequence[Demand]) -> tup
     promise in the ledger are left out: they are counted already."""
     groups, is_promised = fit.index.groups, fit.holds is not None and not fit.holds.keeps_whole_objects
 
-    def room(claim: PersistentVolumeClaim) -> Hashable:
+    def room(claim: core_v1.PersistentVolumeClaim) -> Hashable:
         return groups.of(claim.class_name) or claim.class_name
 
     own = (*demand.pinned, *demand.loose, *(rebuild.claim for rebuild in demand.rebuilds))
@@ -94,7 +92,7 @@ def _together(fit: VolumeFit, demand: Demand, expected: Sequence[Demand]) -> tup
     pinned, loose, rebuilds = list(demand.pinned), list(demand.loose), list(demand.rebuilds)
     for number, theirs in enumerate(expected, start=_NEWCOMER + 1):
 
-        def is_news(claim: PersistentVolumeClaim, owner: int = number) -> bool:
+        def is_news(claim: core_v1.PersistentVolumeClaim, owner: int = number) -> bool:
             return room(claim) in wanted and owner_of.setdefault(claim.key, owner) == owner
 
         pinned += [each for each in theirs.pinned if not is_promised and is_news(each)]
@@ -113,7 +111,7 @@ def _first_choice(fit: VolumeFit, class_name: str, parts: Mapping[int, _Part], n
             return False
         asked = fit.provisioning_demand([claim for part in group for claim in part])
         sizes, own = asked.units[0].sizes, fit.own_claims(asked, 0)
-        return bool(objects.reading(fit.policy).says_one(Question.FITS, sizes, number, own))
+        return bool(objects.reading(fit.policy).says_one(reading.Question.FITS, sizes, number, own))
 
     def rank(owner: int) -> tuple[bool, int]:
         sizes = (counted_bytes(claim, fit.cluster.storage, is_rebuild=claim.is_bound) for claim in parts[owner])
@@ -166,5 +164,5 @@ def held_by(fit: VolumeFit, pod: PodInfo, row: int) -> frozenset[Hashable]:
     for name in {name for claim in claims for name in fit.index.groups.classes_with(claim.class_name)}:
         objects = fit.index.objects_at(name, node_name)
         versions = [capacity.figures_version for capacity in objects] if len(objects) > 1 else []
-        found.add((name, *map(identity, objects), *versions))
+        found.add((name, *map(class_capacity.identity, objects), *versions))
     return frozenset(found)

@@ -23,9 +23,8 @@ from functools import cached_property
 from typing import Any, Final
 
 from tonnage.keyed import grouped
-from tonnage.objects import storage_v1
+from tonnage.objects import requirements, storage_v1
 from tonnage.objects.core_v1 import PersistentVolume
-from tonnage.objects.requirements import allows_topology
 from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
 from tonnage.quantity import Quantity
 from tonnage.scheduling.volumes.capacity import pools
@@ -334,7 +333,7 @@ def missing_node_findings(facts: Facts, driver: str) -> Iterator[Finding]:
         wanted = [
             node
             for node in facts.nodes_of.get(driver, ())
-            if allows_topology(storage_class.allowed_topologies, facts.nodes[node].metadata.labels)
+            if requirements.allows_topology(storage_class.allowed_topologies, facts.nodes[node].metadata.labels)
         ]
         missing = sorted(set(wanted) - reached[storage_class.name])
         if missing:

@@ -13,10 +13,7 @@ from typing import Any, Final
 
 from tonnage.printable import assembled, text
 from tonnage.scheduling.configuration.configuration import Configuration
-from tonnage.whatif.doctor import switch
-from tonnage.whatif.doctor.capacity_checks import DriverFigures, Provisioning, capacity_findings, figures_of
-from tonnage.whatif.doctor.class_checks import class_findings, leftover_findings, pending_findings
-from tonnage.whatif.doctor.driver_checks import attach_findings, driver_findings
+from tonnage.whatif.doctor import capacity_checks, class_checks, driver_checks, switch
 from tonnage.whatif.doctor.facts import NOTHING, WORST_FIRST, Facts, Finding, Severity
 from tonnage.whatif.doctor.server import access_findings, server_findings
 from tonnage.whatif.explain import DecisionSequence
@@ -33,7 +30,7 @@ EXIT_CODES: Mapping[Severity, int] = {Severity.ERROR: 5, Severity.WARNING: 4, Se
 class Examination:
     facts: Facts
     findings: Sequence[Finding]
-    drivers: Mapping[str, DriverFigures]
+    drivers: Mapping[str, capacity_checks.DriverFigures]
     recommended: switch.Recommendation
     disks: Sequence[Mapping[str, Any]] = ()
     """As in `disk_documents`, with what a newly started scheduler would keep back."""
@@ -75,15 +72,15 @@ class Examination:
 def examine(facts: Facts, state: ClusterState, configuration: Configuration, *, step: Step = unheard) -> Examination:
     """Run every check. `configuration` is Tonnage's. Decisions about pods come last because they take longest
     (`work_of` counts the steps): Ctrl-C leaves a partial answer."""
-    figures = figures_of(facts)
+    figures = capacity_checks.figures_of(facts)
     recommended = switch.recommendation_of(facts, figures)
     found = [
         *server_findings(facts),
-        *driver_findings(facts, figures),
-        *capacity_findings(facts, figures),
-        *class_findings(facts),
-        *attach_findings(facts),
-        *leftover_findings(facts),
+        *driver_checks.driver_findings(facts, figures),
+        *capacity_checks.capacity_findings(facts, figures),
+        *class_checks.class_findings(facts),
+        *driver_checks.attach_findings(facts),
+        *class_checks.leftover_findings(facts),
         *access_findings(facts),
         switch.configuration_finding(recommended),
     ]
@@ -92,7 +89,7 @@ def examine(facts: Facts, state: ClusterState, configuration: Configuration, *, 
         sequence = DecisionSequence(state, configuration, is_default=True)
         disks = disks_of_objects(state.objects, sequence.replay.engine)
         question, comparison = PendingQuestion(state, sequence), switch.SwitchComparison()
-        drivers = [name for name, each in figures.items() if each.provisioning is Provisioning.THIN]
+        drivers = [name for name, each in figures.items() if each.provisioning is capacity_checks.Provisioning.THIN]
         thin = frozenset(storage_class.name for name in drivers for storage_class in facts.classes_of.get(name, ()))
         try:
             question.decide(step)
@@ -102,7 +99,7 @@ def examine(facts: Facts, state: ClusterState, configuration: Configuration, *, 
             question.try_changes()
         except KeyboardInterrupt:
             is_partial = True
-        found += [*pending_findings(question.answer()), *switch.switch_findings(comparison)]
+        found += [*class_checks.pending_findings(question.answer()), *switch.switch_findings(comparison)]
     found.sort(key=lambda each: (WORST_FIRST.index(each.severity), each.driver, each.name, each.object))
     return Examination(facts, found, figures, recommended, disks, is_partial)
 

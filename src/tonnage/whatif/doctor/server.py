@@ -24,10 +24,7 @@ from tonnage.client.http import Client
 from tonnage.errors import TonnageError
 from tonnage.gates import Gate, Gates
 from tonnage.keyed import grouped
-from tonnage.objects.core_v1 import Pod
-from tonnage.objects.meta import Object
-from tonnage.objects.resources import ACCESS_REVIEWS, SUBJECT_ACCESS_REVIEWS
-from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity
+from tonnage.objects import core_v1, meta, resources, storage_v1
 from tonnage.objects.users import User, service_account_user
 from tonnage.whatif.doctor import facts as doctor_facts
 from tonnage.whatif.doctor.facts import CATALOGUE, FactAnswer, Facts, Finding, GateSign, GrantedAccess, Permission
@@ -88,7 +85,7 @@ def _number(told: object) -> int:
 
 
 def gate_signs(
-    metrics: str, schemas: Mapping[str, Any], objects: Iterable[Object], *, release: tuple[int, int] = (0, 0)
+    metrics: str, schemas: Mapping[str, Any], objects: Iterable[meta.Object], *, release: tuple[int, int] = (0, 0)
 ) -> Mapping[str, GateSign]:
     """The state of each gate: from the server's metrics, else from fields that it keeps or does not know, else from a
     release before the gate; release (0, 0) is unknown."""
@@ -130,16 +127,16 @@ def _has_field(schemas: Mapping[str, Any], kind: str, field: str) -> bool:
     return isinstance(found, dict) and field in found.get("properties", {})
 
 
-def _kept_fields(objects: Iterable[Object]) -> set[str]:
+def _kept_fields(objects: Iterable[meta.Object]) -> set[str]:
     """Gates' fields that some object has: a server with the gate off drops them from new objects. The nomination of a
     bound pod is the opposite: with the gate on it is cleared."""
     found = set()
     for each in objects:
-        if isinstance(each, Pod) and each.spec.node_name and each.status.nominated_node_name:
+        if isinstance(each, core_v1.Pod) and each.spec.node_name and each.status.nominated_node_name:
             found.add("nominatedNodeName")
-        if isinstance(each, CSIStorageCapacity) and each.available_capacities:
+        if isinstance(each, storage_v1.CSIStorageCapacity) and each.available_capacities:
             found.add("availableCapacities")
-        elif isinstance(each, CSIDriver):
+        elif isinstance(each, storage_v1.CSIDriver):
             spec = each.spec
             if spec.volume_rebuilding:
                 found.add("volumeRebuilding")
@@ -151,7 +148,7 @@ def _kept_fields(objects: Iterable[Object]) -> set[str]:
 
 
 async def _scheduler_access(
-    client: Client, own: tuple[str, str] | None, pods: Iterable[Pod]
+    client: Client, own: tuple[str, str] | None, pods: Iterable[core_v1.Pod]
 ) -> tuple[str, list[GrantedAccess]]:
     """The permissions of the scheduler's account. An account without any permission does not exist: then this user's
     permissions count, if they suffice for a scheduler; if not, they say nothing about the scheduler."""
@@ -193,7 +190,7 @@ async def _access(
 async def _may(client: Client, permission: Permission, account: User | None) -> GrantedAccess:
     """Whether the account has the permission; without an account, whether we have it."""
     names = ("verb", "group", "resource", "subresource", "namespace", "name")
-    reviews = ACCESS_REVIEWS if account is None else SUBJECT_ACCESS_REVIEWS
+    reviews = resources.ACCESS_REVIEWS if account is None else resources.SUBJECT_ACCESS_REVIEWS
     review = {
         "apiVersion": reviews.api_version,
         "kind": reviews.kind,

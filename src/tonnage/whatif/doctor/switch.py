@@ -35,15 +35,14 @@ from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.decision.answers import NOBODY
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.volumes.volume_fit import NOT_ENOUGH_SPACE
+from tonnage.whatif import explain, sources
 from tonnage.whatif.doctor.capacity_checks import SOURCES_OF_POOLS, DriverFigures, Provisioning
 from tonnage.whatif.doctor.facts import CATALOGUE, WEAKER, Facts, Finding
-from tonnage.whatif.explain import DecisionSequence
 from tonnage.whatif.page import named
 from tonnage.whatif.pending import causes
 from tonnage.whatif.pending.pending import PendingPod
 from tonnage.whatif.shadow.judging import Judge, ShadowVerdict, verdict_of
 from tonnage.whatif.simulate.presets import PRESETS, preset_gates
-from tonnage.whatif.sources import ClusterState, Step
 
 SCHEDULER_NAME = "tonnage"
 _ASKING_FOR_POOLS = ("capacity-without-pools", "classes-share-disks", "size-rules-missing")
@@ -223,16 +222,16 @@ def pods_with_claims(facts: Facts) -> Sequence[Pod]:
 
 
 def compare_waiting(
-    state: ClusterState,
+    state: sources.ClusterState,
     decided: Iterable[PendingPod],
     ours: Sequence[ResolvedProfile],
     found: SwitchComparison,
-    step: Step,
+    step: sources.Step,
     thin: frozenset[str] = frozenset(),
 ) -> None:
     """Compare Tonnage's decisions about waiting pods with kube-scheduler's, in the same order. Our rules judge whether
     drivers accept kube-scheduler's placements, one after the other; classes of `thin` drivers never lack room."""
-    theirs = DecisionSequence(dataclasses.replace(state, memory=None), their_rules(), is_default=True)
+    theirs = explain.DecisionSequence(dataclasses.replace(state, memory=None), their_rules(), is_default=True)
     judge = _judge(state.objects, ours, state.clock.now())
     for each in decided:
         if each.cause.kind not in _NOT_TRIED:
@@ -287,7 +286,7 @@ def _admits(engine: Engine, pod: Pod) -> tuple[bool, bool, str]:
         engine.add(pod)
 
 
-def compare_running(facts: Facts, ours: Sequence[ResolvedProfile], found: SwitchComparison, step: Step) -> None:
+def compare_running(facts: Facts, ours: Sequence[ResolvedProfile], found: SwitchComparison, step: sources.Step) -> None:
     """Would running pods be admitted again? kube-scheduler's rules judge only pods that Tonnage would not admit."""
     running = pods_with_claims(facts)
     if not running:

@@ -20,13 +20,10 @@ from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import ZONE, Node, Pod
 from tonnage.objects.meta import Key, Object
 from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
-from tonnage.whatif.creation import QuotaExceeded
+from tonnage.whatif import creation, node_copies, page, sources
 from tonnage.whatif.expansion import Replica
 from tonnage.whatif.fit import MOST
-from tonnage.whatif.node_copies import copy_of
-from tonnage.whatif.page import natural
 from tonnage.whatif.simulate.played_cluster import PlayedCluster
-from tonnage.whatif.sources import INTERRUPTIONS, Step, unheard
 
 MOST_STUCK: Final = 20
 """So many replicas may get stuck half-made before counting ends."""
@@ -101,8 +98,8 @@ class Counted:
 
     def document(self) -> dict[str, Any]:
         return {
-            "byNode": {node: self.by_node[node] for node in sorted(self.by_node, key=natural)},
-            "byZone": {zone: self.by_zone[zone] for zone in sorted(self.by_zone, key=natural) if zone},
+            "byNode": {node: self.by_node[node] for node in sorted(self.by_node, key=page.natural)},
+            "byZone": {zone: self.by_zone[zone] for zone in sorted(self.by_zone, key=page.natural) if zone},
             "stops": msgspec.to_builtins(self.stops),
             "preempting": msgspec.to_builtins(self.preempting),
             "stuck": list(self.stuck),
@@ -113,7 +110,7 @@ def count(
     cluster: PlayedCluster,
     replicas: Iterator[Replica],
     most: int = MOST,
-    step: Step = unheard,
+    step: sources.Step = sources.unheard,
     *,
     is_ordered: bool = False,
     has_own_nodes: bool = False,
@@ -149,9 +146,9 @@ def count(
                 counted.own_nodes += [answer for answer in explained.nodes if answer.name == target_node(played.pod)]
             elif is_ordered or not played.is_half_made or len(counted.stuck) >= MOST_STUCK:
                 break
-    except QuotaExceeded as exc:
+    except creation.QuotaExceeded as exc:
         counted.not_made = exc.message
-    except INTERRUPTIONS:
+    except sources.INTERRUPTIONS:
         counted.is_cut = counted.is_interrupted = True
     return counted
 
@@ -194,7 +191,7 @@ def _one_by_one(cluster: PlayedCluster, replicas: Sequence[Replica], template: S
             continue
         added += 1
         _check(added, replicas, name)
-        cluster.apply(copy_of(template, f"{name}-{added}"))
+        cluster.apply(node_copies.copy_of(template, f"{name}-{added}"))
         cluster.settle()
         played = cluster.found(replica)
         if not played.node:
@@ -212,7 +209,7 @@ def _all_fit(
     cluster: PlayedCluster, replicas: Sequence[Replica], template: Sequence[Object], name: str, nodes: int
 ) -> bool:
     for number in range(1, nodes + 1):
-        cluster.apply(copy_of(template, f"{name}-{number}"))
+        cluster.apply(node_copies.copy_of(template, f"{name}-{number}"))
     return all(cluster.place(replica).node for replica in replicas)
 
 

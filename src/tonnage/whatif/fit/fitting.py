@@ -26,27 +26,23 @@ import msgspec
 
 from tonnage.behaviour.workloads.templates import claim_for
 from tonnage.errors import TonnageError
-from tonnage.objects.apps_v1 import DaemonSet, StatefulSet
+from tonnage.objects import apps_v1, meta
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
-from tonnage.objects.meta import Object, changed
 from tonnage.printable import text
+from tonnage.whatif import explain, knobs, manifests
 from tonnage.whatif.creation import Creation, renewed
 from tonnage.whatif.expansion import Replica, WorkloadExpander, copied
-from tonnage.whatif.explain import RoomRemarks
 from tonnage.whatif.fit.counting import MOST_PODS, Counted, NodesNeeded, count, nodes_needed
 from tonnage.whatif.fit.remedies import SHOWN, Remedies
-from tonnage.whatif.knobs import Remedy
 from tonnage.whatif.manifest_errors import Origin
-from tonnage.whatif.manifests import Source
 from tonnage.whatif.page import FittedTable, TextPage, named
-from tonnage.whatif.simulate.driver_courses import DriverLuck
+from tonnage.whatif.simulate import driver_courses, world
 from tonnage.whatif.simulate.played_cluster import PlayedCluster
 from tonnage.whatif.simulate.storage_model import StorageModel
-from tonnage.whatif.simulate.world import disk_documents
 from tonnage.whatif.sources import INTERRUPTIONS, ClusterState, Step, from_files
 from tonnage.whatif.workloads import Workload, find_workload, is_workload, workload_name
 
-T = TypeVar("T", bound=Object)
+T = TypeVar("T", bound=meta.Object)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +52,7 @@ class FitQuestion:
     """
 
     name: str
-    made: tuple[Object, ...]
+    made: tuple[meta.Object, ...]
     replicas: Iterator[Replica]
     wanted: int
     present: int = 0
@@ -72,7 +68,7 @@ def asked_workload(state: ClusterState, creation: Creation, text: str, namespace
     return _expanded(state, creation, found)
 
 
-def asked_template(state: ClusterState, creation: Creation, file: Source) -> FitQuestion:
+def asked_template(state: ClusterState, creation: Creation, file: manifests.Source) -> FitQuestion:
     """The one workload or pod of a file. Raises TonnageError when there is none, or more than one."""
     template = from_files([file], creation, with_workloads=True)
     known = [*template.objects, *template.workloads]
@@ -92,7 +88,7 @@ def asked_template(state: ClusterState, creation: Creation, file: Source) -> Fit
     return dataclasses.replace(asked, made=(*others, *asked.made))
 
 
-def node_template(creation: Creation, file: Path) -> Sequence[Object]:
+def node_template(creation: Creation, file: Path) -> Sequence[meta.Object]:
     """The Node of a file, with the CSINode and the capacity objects that stand beside it. Raises TonnageError."""
     cluster_state = from_files([str(file)], creation)
     nodes = [each for each in cluster_state.objects if isinstance(each, Node)]
@@ -105,8 +101,8 @@ def _expanded(state: ClusterState, creation: Creation, workload: Workload) -> Fi
     expander = WorkloadExpander(state, creation, [])
     made, replicas = expander.more(workload)
     name, wanted = f"{type(workload).__name__} {workload.key}", expander.missing(workload)
-    is_ordered = isinstance(workload, StatefulSet) and workload.spec.pod_management_policy != "Parallel"
-    present, is_daemon = max(0, expander.wanted(workload) - wanted), isinstance(workload, DaemonSet)
+    is_ordered = isinstance(workload, apps_v1.StatefulSet) and workload.spec.pod_management_policy != "Parallel"
+    present, is_daemon = max(0, expander.wanted(workload) - wanted), isinstance(workload, apps_v1.DaemonSet)
     return FitQuestion(name, made, replicas, wanted, present, is_ordered, is_daemon)
 
 
@@ -117,7 +113,7 @@ def _pods(pod: Pod, claims: Sequence[PersistentVolumeClaim], creation: Creation,
     places = (Origin(file, 0, object=f"PersistentVolumeClaim {doc['metadata']['name']}") for doc in ephemeral)
     pairs = zip(places, ephemeral, strict=True)
     made = (*map(_as_new, own), *(creation.made(PersistentVolumeClaim, *pair, warnings=[]) for pair in pairs))
-    waiting = changed(_as_new(pod), spec={"node_name": ""})
+    waiting = meta.changed(_as_new(pod), spec={"node_name": ""})
     for number in itertools.count(1):
         names = {claim.name: f"{claim.name}-{number}" for claim in own}
         yield copied(Replica(waiting, made), f"{pod.name}-{number}", names)
@@ -137,11 +133,11 @@ def fitted(
     most: int,
     phase: Phase,
     with_disks: bool = True,
-    node_template: Sequence[Object] | None = None,
+    node_template: Sequence[meta.Object] | None = None,
 ) -> FitAnswer:
     """The whole answer; `fresh(luck=…)` makes the cluster. Raises TonnageError."""
 
-    def made(luck: DriverLuck) -> PlayedCluster:
+    def made(luck: driver_courses.DriverLuck) -> PlayedCluster:
         cluster = fresh(luck=luck)
         cluster.apply(asked.made)
         return cluster
@@ -155,7 +151,7 @@ def fitted(
             )
         wanted = list(islice(asked.replicas, asked.wanted))
         with phase("adding nodes"):
-            needed = nodes_needed(lambda: made(DriverLuck.WORST), wanted, node_template)
+            needed = nodes_needed(lambda: made(driver_courses.DriverLuck.WORST), wanted, node_template)
         replicas = chain(wanted, asked.replicas)
     answer = _counted(dataclasses.replace(asked, replicas=replicas), made, most, phase, with_disks=with_disks)
     return dataclasses.replace(answer, needed=needed)
@@ -163,7 +159,7 @@ def fitted(
 
 def _counted(
     asked: FitQuestion,
-    fresh: Callable[[DriverLuck], PlayedCluster],
+    fresh: Callable[[driver_courses.DriverLuck], PlayedCluster],
     most: int,
     phase: Phase,
     *,
@@ -172,18 +168,18 @@ def _counted(
     made = list[Replica]()
     counting = partial(count, is_ordered=asked.is_ordered, has_own_nodes=asked.has_own_nodes)
     with phase(f"placing replicas of {asked.name}") as step:
-        cluster = fresh(DriverLuck.WORST)
+        cluster = fresh(driver_courses.DriverLuck.WORST)
         counted = counting(cluster, _kept(asked.replicas, made), most, step)
     at_most, is_sure = counted.count, not cluster.choices.is_cut
     if cluster.choices.has_chosen and not counted.is_cut:
         with phase("the same with a driver that packs well") as step:
-            lucky = fresh(DriverLuck.BEST)
+            lucky = fresh(driver_courses.DriverLuck.BEST)
             again = counting(lucky, chain(made, asked.replicas), most, step)
             at_most, is_sure = max(at_most, again.count), is_sure and not lucky.choices.is_cut
             counted.is_interrupted |= again.is_interrupted
     disks = _disks(cluster.world.storage) if with_disks else []
     class_names = {claim.class_name for replica in made[:1] for claim in replica.claims}
-    note = "; ".join(RoomRemarks(cluster.world).about(class_names))
+    note = "; ".join(explain.RoomRemarks(cluster.world).about(class_names))
     answer = FitAnswer(asked, counted, at_most, is_sure and not note, note, disks=disks)
     if counted.refusal is None or counted.refused is None or counted.is_interrupted:
         return answer
@@ -205,7 +201,7 @@ def _kept(replicas: Iterator[Replica], made: list[Replica]) -> Iterator[Replica]
 def _disks(storage: StorageModel) -> list[dict[str, Any]]:
     """The disks with the replicas that fit; their volumes are not there yet: their room is free, and promised."""
     made = {name for disk in storage.disks for name in disk.claims if disk.volumes.get(name, (-1, 0))[0] >= 0}
-    found = disk_documents(storage, None)
+    found = world.disk_documents(storage, None)
     for disk in found:
         there = [each for each in disk["volumes"] if each["volume"] not in made]
         coming = sorted((each for each in disk["volumes"] if each["volume"] in made), key=lambda each: each["claim"])
@@ -226,7 +222,7 @@ class FitAnswer:
     is_sure: bool = True
     """Whether all that the driver may choose was looked at, and its pools are told."""
     note: str = ""
-    remedies: tuple[Remedy, ...] = ()
+    remedies: tuple[knobs.Remedy, ...] = ()
     needed: NodesNeeded | None = None
     disks: Sequence[Mapping[str, Any]] = ()
     """The disks with the replicas that fit, as `disk_documents` has them."""
@@ -252,7 +248,7 @@ class FitAnswer:
             told += f"; room for {self.asked.present + min(counted.count, self.asked.wanted):,} of {total:,} replicas"
         return told
 
-    def shown_remedies(self) -> list[Remedy]:
+    def shown_remedies(self) -> list[knobs.Remedy]:
         """The least of each kind first, then others, as many as people read."""
         first_of = {remedy.kind: remedy for remedy in reversed(self.remedies)}
         return sorted(self.remedies, key=lambda remedy: first_of[remedy.kind] is not remedy)[:SHOWN]

@@ -28,10 +28,8 @@ from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
 from tonnage.scheduling.volumes.capacity.pools import free_bytes
 from tonnage.scheduling.volumes.demand import driver_bytes
 from tonnage.scheduling.volumes.explain.account_entries import NodeAccount
-from tonnage.whatif import knobs
-from tonnage.whatif.node_copies import copy_of, emptied, shape_of, sharing_pools
+from tonnage.whatif import knobs, node_copies, sources
 from tonnage.whatif.replay import Replay
-from tonnage.whatif.sources import Step, unheard
 
 NODES_TRIED: Final = 64
 """Of each kind of refusal; where there are more nodes, those with the most room."""
@@ -49,7 +47,7 @@ _KNOB_OF: Final = {"NodeVolumeLimits": knobs.SLOTS, "VolumeBinding": knobs.POOL,
 class Remedies:
     """What would let a pod in that fits nowhere now. `step` is called at each try, and may end it by raising."""
 
-    def __init__(self, replay: Replay, pod: Pod, refusal: Explanation, step: Step = unheard) -> None:
+    def __init__(self, replay: Replay, pod: Pod, refusal: Explanation, step: sources.Step = sources.unheard) -> None:
         self._step = step
         self._replay = replay
         self._pod = pod
@@ -157,7 +155,7 @@ class Remedies:
         told: set[str] = set()
         for capacity in self.capacities_of(node.name) if self._classes else ():
             if capacity.key not in told:
-                siblings = sharing_pools(capacity, self._replay)
+                siblings = node_copies.sharing_pools(capacity, self._replay)
                 told.update(sibling.key for sibling in siblings)
                 yield knobs.pool_knob(siblings, max(wanted, 1), node.name)
         asked = {CPU, MEMORY, "pods", *PodInfo(self._pod).requests}
@@ -194,8 +192,8 @@ class Remedies:
         """A node like one that is there; of equal nodes the first."""
         seen: set[Any] = set()
         for node in sorted(self._nodes.values(), key=lambda each: each.name)[: NODES_TRIED * 4]:
-            copied = copy_of(emptied(node, self._replay), f"{node.name}-like")
-            shape = shape_of(copied)
+            copied = node_copies.copy_of(node_copies.emptied(node, self._replay), f"{node.name}-like")
+            shape = node_copies.shape_of(copied)
             if shape in seen or len(seen) >= NODES_TRIED:
                 continue
             seen.add(shape)

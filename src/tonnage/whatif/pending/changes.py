@@ -29,10 +29,7 @@ from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.volumes.capacity.pools import listed_pools
 from tonnage.scheduling.volumes.demand import driver_bytes
 from tonnage.scheduling.volumes.explain.account_entries import NodeAccount, amount
-from tonnage.whatif import knobs
-from tonnage.whatif.creation import ObjectsByKind
-from tonnage.whatif.node_copies import copy_of, emptied, shape_of, sharing_pools
-from tonnage.whatif.page import named
+from tonnage.whatif import creation, knobs, node_copies, page
 from tonnage.whatif.pending.causes import is_wish
 
 MOST_OF_A_KIND: Final = 4
@@ -52,7 +49,7 @@ class Waiting:
 
 
 class ChangeProposals:
-    def __init__(self, waiting: Sequence[Waiting], objects: ObjectsByKind) -> None:
+    def __init__(self, waiting: Sequence[Waiting], objects: creation.ObjectsByKind) -> None:
         self._waiting = waiting
         self._objects = objects
         self._nodes = objects.of(Node)
@@ -139,7 +136,7 @@ class ChangeProposals:
                 if (kept := tuple(each for each in node.spec.taints if _of_taint(each) != (key, value, effect)))
                 != node.spec.taints
             ]
-            nodes = named([node.name for node in untainted])
+            nodes = page.named([node.name for node in untainted])
             told = f"take taint {key}{f'={value}' if value else ''}:{effect} off {nodes}"
             yield knobs.switch(knobs.TAINT, told, untainted)
 
@@ -256,7 +253,7 @@ class ChangeProposals:
             capacity = known[key]
             by_class[capacity.storage_class_name] += 1
             if by_class[capacity.storage_class_name] <= MOST_OF_A_KIND and key not in told:
-                sharing = sharing_pools(capacity, self._objects)
+                sharing = node_copies.sharing_pools(capacity, self._objects)
                 told.update(each.key for each in sharing)
                 places = [(asked.get(each.key, {}), each.storage_class_name) for each in sharing]
                 size = sum(self._bytes_for_all(*place) for place in places)
@@ -267,7 +264,7 @@ class ChangeProposals:
         topology = sharing[0].node_topology
         nodes = self._nodes.items() if topology is not None else ()
         reaches = [name for name, node in nodes if topology is not None and topology.matches(node.metadata.labels)]
-        place = {"node": reaches[0]} if len(reaches) == 1 else {"where": f"for {named(sorted(reaches))}"}
+        place = {"node": reaches[0]} if len(reaches) == 1 else {"where": f"for {page.named(sorted(reaches))}"}
         return replace(knobs.pool_knob(sharing, size, **place), unit=unit or 1)
 
     def _more_nodes(self) -> Iterator[knobs.Knob]:
@@ -284,12 +281,12 @@ class ChangeProposals:
             if len(seen) >= _MOST_SHAPES:
                 return
             node = self._nodes[name]
-            alike = shape_of([node])
+            alike = node_copies.shape_of([node])
             looked_at[alike] += 1
             if looked_at[alike] > MOST_OF_A_KIND:  # what is the node's own is found among all objects: not for each
                 continue
-            copied = copy_of(emptied(node, self._objects), f"{name}-like")
-            shape = shape_of(copied)
+            copied = node_copies.copy_of(node_copies.emptied(node, self._objects), f"{name}-like")
+            shape = node_copies.shape_of(copied)
             if shape not in seen:
                 seen.add(shape)
                 yield knobs.switch(knobs.NODE, "one more node like {node}", copied, node=name)

@@ -16,17 +16,15 @@ from typing import Final
 
 import numpy as np
 
-from tonnage.objects.core_v1 import Node, PersistentVolumeClaim
+from tonnage.objects import core_v1, storage_v1
 from tonnage.objects.meta import Key, Object
-from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.engine.profiles import Assembled, refused_rows
 from tonnage.scheduling.framework import Cycle, FilterPlugin
-from tonnage.whatif.explain import DecisionSequence
+from tonnage.whatif import explain, sources
 from tonnage.whatif.knobs import NODE, Knob, Remedy, least
 from tonnage.whatif.pending.changes import ChangeProposals, Waiting
-from tonnage.whatif.sources import Step
 
 MOST_PAIRED: Final = 8
 """Pods that pairs are tried for: one of each cause, those that came first."""
@@ -45,7 +43,7 @@ PAIR: Final = 100
 class Trials:
     """Tries changes on a sequence whose pods have been decided on."""
 
-    def __init__(self, sequence: DecisionSequence, waiting: Sequence[Waiting], step: Step) -> None:
+    def __init__(self, sequence: explain.DecisionSequence, waiting: Sequence[Waiting], step: sources.Step) -> None:
         self._sequence = sequence
         self._replay = sequence.replay
         self._waiting = [each.key for each in waiting]
@@ -174,13 +172,13 @@ class _Concerned:
 
     def __init__(self, engine: Engine, objects: Sequence[Object], deleted: Sequence[Object]) -> None:
         self._engine = engine
-        kinds = Node | CSINode | CSIStorageCapacity | PersistentVolumeClaim
+        kinds = core_v1.Node | storage_v1.CSINode | storage_v1.CSIStorageCapacity | core_v1.PersistentVolumeClaim
         self._is_known = not deleted and all(isinstance(each, kinds) for each in objects)
-        self._claims = {each.key for each in objects if isinstance(each, PersistentVolumeClaim)}
+        self._claims = {each.key for each in objects if isinstance(each, core_v1.PersistentVolumeClaim)}
         cluster = engine.cluster
-        names = {each.name for each in objects if isinstance(each, Node | CSINode)}
+        names = {each.name for each in objects if isinstance(each, core_v1.Node | storage_v1.CSINode)}
         for each in objects:
-            if isinstance(each, CSIStorageCapacity) and each.node_topology is not None:
+            if isinstance(each, storage_v1.CSIStorageCapacity) and each.node_topology is not None:
                 matches = each.node_topology.matches
                 nodes = ((name, cluster.nodes[row]) for name, row in cluster.row_of.items())
                 names.update(name for name, node in nodes if node is not None and matches(node.metadata.labels))

@@ -18,13 +18,10 @@ from tonnage.behaviour.volumes.binding_plan import BOUND, Bind, ClaimInputs, cla
 from tonnage.behaviour.workloads.pod_states import RejectedPods, generated_name, ordinal_of
 from tonnage.behaviour.workloads.templates import claim_for
 from tonnage.documents.kinds.storage.storage_kinds import default_class_for
-from tonnage.objects import codec
-from tonnage.objects.apps_v1 import StatefulSet
+from tonnage.objects import apps_v1, codec, requirements, volume_matching
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod, PodStatus
 from tonnage.objects.meta import Key
-from tonnage.objects.requirements import InvalidSelector
 from tonnage.objects.storage_v1 import StorageClass
-from tonnage.objects.volume_matching import AVAILABLE
 from tonnage.whatif.creation import renewed
 from tonnage.whatif.simulate.disks import bound_claim, reference_to
 from tonnage.whatif.simulate.world_state import WorldState
@@ -120,12 +117,12 @@ class Controllers:
         """True if the next pod of its workload is created when this one runs."""
         return self._one_by_one(pod) is not None
 
-    def _one_by_one(self, pod: Pod) -> StatefulSet | None:
+    def _one_by_one(self, pod: Pod) -> apps_v1.StatefulSet | None:
         """The pod's StatefulSet, if it is OrderedReady."""
         controller = pod.metadata.controller
         if controller is None or controller.kind != "StatefulSet":
             return None
-        owner = self._world.get(StatefulSet, f"{pod.namespace}/{controller.name}")
+        owner = self._world.get(apps_v1.StatefulSet, f"{pod.namespace}/{controller.name}")
         return owner if owner is not None and owner.spec.pod_management_policy != "Parallel" else None
 
     def _make_successor(self, pod: Pod) -> None:
@@ -161,7 +158,7 @@ class Controllers:
 
     # -- StatefulSets -------------------------------------------------------------------------------------------------
 
-    def make(self, owner: StatefulSet, make: Make) -> None:
+    def make(self, owner: apps_v1.StatefulSet, make: Make) -> None:
         """Create the next pod of a StatefulSet when its turn comes."""
         if owner.spec.pod_management_policy == "Parallel":
             make()
@@ -174,7 +171,7 @@ class Controllers:
         if (owner := self._one_by_one(pod)) is not None:
             self._go_on(owner)
 
-    def _go_on(self, owner: StatefulSet) -> None:
+    def _go_on(self, owner: apps_v1.StatefulSet) -> None:
         coming = self._to_come.get(owner.key)
         if coming is None:
             return
@@ -238,8 +235,8 @@ class VolumeBinder:
             if claim is not None and not claim.spec.volume_name and volume.status.phase != BOUND:
                 self._world.agenda.after(0.0, lambda: self._serve(owner.key))
         elif volume.status.phase in _PENDING:
-            self._world.put(renewed(volume, status={"phase": AVAILABLE}))
-        elif volume.status.phase == AVAILABLE:
+            self._world.put(renewed(volume, status={"phase": volume_matching.AVAILABLE}))
+        elif volume.status.phase == volume_matching.AVAILABLE:
             for key in tuple(self._unbound):
                 self._world.agenda.after(0.0, lambda key=key: self._serve(key))  # type: ignore[misc]
 
@@ -258,7 +255,7 @@ class VolumeBinder:
         )
         try:
             step = claim_step(claim, inputs)
-        except InvalidSelector:
+        except requirements.InvalidSelector:
             return
         if isinstance(step, Bind):
             self._world.put(renewed(step.volume, spec={"claim_ref": reference_to(claim)}, status={"phase": BOUND}))

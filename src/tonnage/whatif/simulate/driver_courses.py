@@ -24,12 +24,11 @@ from enum import Enum
 from itertools import islice
 from typing import Final, NamedTuple
 
-from tonnage.scheduling.volumes.packing import pool_policies
+from tonnage.scheduling.volumes.packing import pool_policies, shared_pools
 from tonnage.scheduling.volumes.packing.claim_orders import safe_order
 from tonnage.scheduling.volumes.packing.pool_fits import SearchBudget, descending
 from tonnage.scheduling.volumes.packing.pool_grades import Grade, grade_one, is_guaranteed
 from tonnage.scheduling.volumes.packing.pool_policies import ANY_POOL, DriverSearch, PoolPolicy, SharedPools
-from tonnage.scheduling.volumes.packing.shared_pools import shared_grade
 
 MOST_STATES: Final = 30_000
 """Limit of pool states per question, about a second. Beyond, the first choice is taken."""
@@ -306,7 +305,7 @@ class _Courses:
         search = SearchBudget(_GRADING_STEPS)
         if (policy := self._policy_of_one(pools)) is not None:
             return grade_one(self._free(pools), _sizes(self._asks), (), search, policy)
-        return shared_grade(*self._shared(pools, ()), search, with_order=True)
+        return shared_pools.shared_grade(*self._shared(pools, ()), search, with_order=True)
 
     def _grade_beside(self, pools: Pools, promised: Asks) -> Grade:
         """GUARANTEED, ORDERED, or NONE: this replica waits until all others have their volumes."""

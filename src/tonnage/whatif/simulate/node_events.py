@@ -17,14 +17,12 @@ from tonnage.behaviour.workloads.pod_states import Find, guards, with_true_statu
 from tonnage.clock import rfc3339
 from tonnage.documents.kinds.scheduling_kinds import judge_eviction
 from tonnage.errors import ApiError
-from tonnage.objects import codec
+from tonnage.objects import codec, storage_v1
 from tonnage.objects.core_v1 import Node, PersistentVolume, Pod, is_out_of_use
 from tonnage.objects.requirements import NO_EXECUTE, NO_SCHEDULE, OUT_OF_SERVICE, UNREACHABLE, Taint
 from tonnage.objects.small_groups import PodDisruptionBudget
-from tonnage.objects.storage_v1 import CSINode
 from tonnage.whatif.creation import renewed
-from tonnage.whatif.simulate.controllers import Controllers, is_daemon, is_mirror
-from tonnage.whatif.simulate.kubelets import Rebuilds
+from tonnage.whatif.simulate import controllers, kubelets
 from tonnage.whatif.simulate.world_state import WorldState
 
 
@@ -55,8 +53,8 @@ _EVICT_AGAIN_S: Final = 5.0
 @dataclass(slots=True)
 class NodeEvents:
     _world: WorldState
-    _controllers: Controllers
-    _rebuilds: Rebuilds
+    _controllers: controllers.Controllers
+    _rebuilds: kubelets.Rebuilds
     _draining: set[str] = field(default_factory=set)
     refused: dict[str, str] = field(default_factory=dict)
     """Pods that a budget still keeps on a draining node, with the reason."""
@@ -137,7 +135,7 @@ class NodeEvents:
         volumes = self.volumes_on(name)
         self._draining.discard(name)
         self._world.remove(Node, name)
-        self._world.remove(CSINode, name)
+        self._world.remove(storage_v1.CSINode, name)
         self._rebuilds.set_free(name, volumes)
         self._finish(name, "its node is gone")
         for pod in self._world.pods_on(name):
@@ -216,4 +214,4 @@ class NodeEvents:
 
 def stays(pod: Pod) -> bool:
     """True for pods that a drain leaves alone: those that belong to the node, have ended, or are terminating."""
-    return is_daemon(pod) or is_mirror(pod) or pod.is_terminal or pod.metadata.is_terminating
+    return controllers.is_daemon(pod) or controllers.is_mirror(pod) or pod.is_terminal or pod.metadata.is_terminating

@@ -20,23 +20,18 @@ from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod, Replicatio
 from tonnage.objects.document import copy
 from tonnage.objects.meta import Key, Object
 from tonnage.scheduling.configuration.profile import ResolvedProfile
+from tonnage.whatif import expansion, manifest_errors, manifests, node_copies, page, sources
 from tonnage.whatif.creation import Creation
-from tonnage.whatif.expansion import Replica, WorkloadExpander
-from tonnage.whatif.manifest_errors import Origin
-from tonnage.whatif.manifests import READ, objects_at
-from tonnage.whatif.node_copies import copy_of, emptied
-from tonnage.whatif.page import natural
 from tonnage.whatif.simulate import scenario as scenarios
 from tonnage.whatif.simulate.measures import Measures
 from tonnage.whatif.simulate.world import World
 from tonnage.whatif.simulate.world_state import WorldSettings
-from tonnage.whatif.sources import ClusterState, Step, unheard
 from tonnage.whatif.workloads import Workload, find_workload, is_workload, pods_of, workload_name
 
 LONGEST_S: Final = 3600.0
 """A run without a duration ends at the latest this long after its last event."""
 SAMPLES: Final = 120
-_READ_KINDS: Final = frozenset(kind for _, kind in READ)
+_READ_KINDS: Final = frozenset(kind for _, kind in manifests.READ)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +48,7 @@ class Run:
 class Player:
     """Plays one scenario on one cluster, any number of times. Raises BrokenScenario if it names unknown objects."""
 
-    state: ClusterState
+    state: sources.ClusterState
     scenario: scenarios.Scenario
     make_creation: Callable[[], Creation]
     _: KW_ONLY
@@ -120,12 +115,12 @@ class Player:
         """The objects of an apply event, as a server would store them. Raises BrokenManifest."""
         names, made = NameGenerator(random.Random(0)), []
         for number, doc in enumerate(event.objects):
-            origin = Origin(self.scenario.file, 0, f"{event.field}[{number}]")
-            for manifest in objects_at(origin, copy(doc), names, warnings):
+            origin = manifest_errors.Origin(self.scenario.file, 0, f"{event.field}[{number}]")
+            for manifest in manifests.objects_at(origin, copy(doc), names, warnings):
                 made.append(creation.of(manifest, warnings))
         return made
 
-    def play(self, run: Run, progress: Step = unheard) -> Measures:
+    def play(self, run: Run, progress: sources.Step = sources.unheard) -> Measures:
         play = Play(self, run)
         measured = play.to_end(progress)
         self.warnings += [warning for warning in play.warnings if warning not in self.warnings]
@@ -159,8 +154,8 @@ class Play:
         self._arrivals = random.Random(f"arrivals {run.seed}")
         self._spans = random.Random(f"lifetimes {run.seed}")
         self._creation = player.creation()
-        self._expander = WorkloadExpander(state, self._creation, self.warnings)
-        self._replicas: dict[str, Iterator[Replica]] = {}
+        self._expander = expansion.WorkloadExpander(state, self._creation, self.warnings)
+        self._replicas: dict[str, Iterator[expansion.Replica]] = {}
         self._spans_s: dict[str, float] = {}
         """By uid: how long a pod with a limited lifetime runs."""
         self._owners: dict[str, tuple[str, Key]] = {}
@@ -171,7 +166,7 @@ class Play:
         for event in self._scenario.events:
             self._note(event)
 
-    def to_end(self, progress: Step) -> Measures:
+    def to_end(self, progress: sources.Step) -> Measures:
         """Run to the end, with samples at equal intervals."""
         world, measures, duration_s = self.world, self.measures, self._scenario.duration_s
         known_s = self._last_s if duration_s is None else duration_s
@@ -272,7 +267,7 @@ class Play:
             return self._come(replica, span_s)
         return None
 
-    def _come(self, replica: Replica, span_s: float | None = None) -> Pod:
+    def _come(self, replica: expansion.Replica, span_s: float | None = None) -> Pod:
         for each in (*replica.claims, replica.pod):
             self.world.put(each)
         if span_s is not None:
@@ -324,7 +319,7 @@ class Play:
         have = self.world.sizes.setdefault(place, len(present))
         for _ in range(workload.spec.replicas - have):
             self._arrive(workload, None)
-        for pod in sorted(present, key=lambda pod: natural(pod.name))[workload.spec.replicas :]:
+        for pod in sorted(present, key=lambda pod: page.natural(pod.name))[workload.spec.replicas :]:
             self.world.sizes[place] -= 1
             self._owners.pop(pod.uid, None)
             self.world.controllers.end(pod, "scaled down")
@@ -348,11 +343,11 @@ class Play:
 
     def _join(self, event: scenarios.Join) -> None:
         objects = self._player.state.by_kind
-        own = emptied(objects.of(Node)[event.like], objects)
+        own = node_copies.emptied(objects.of(Node)[event.like], objects)
         for name in event.names:
             if self._player.is_stopped():
                 return
-            for each in copy_of(own, name):
+            for each in node_copies.copy_of(own, name):
                 self.world.put(each)
             node = self.world.get(Node, name)
             for daemons in self._daemons.values() if node is not None else ():

@@ -15,11 +15,8 @@ from typing import Any, Final, TypeVar
 from tonnage.behaviour.workloads.pod_states import with_true_status
 from tonnage.documents.patches.json_patch import merge_patch
 from tonnage.errors import NotFound
-from tonnage.objects import codec
-from tonnage.objects.core_v1 import Pod
+from tonnage.objects import codec, core_v1, small_groups, storage_v1
 from tonnage.objects.meta import Key, Object
-from tonnage.objects.small_groups import PodDisruptionBudget
-from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.engine import attempt as engine_attempt
 from tonnage.scheduling.engine.attempt import Attempt, AttemptStage, Placement, PostFilterOutcome
@@ -144,12 +141,12 @@ class SchedulerLoop:
             self._preempt(queued, outcome, plugins)
 
     def _requeue(self, queued: QueuedPod, plugins: Iterable[str] = (), nomination: str | None = None) -> bool:
-        newest = self._world.get(Pod, queued.info.key)
+        newest = self._world.get(core_v1.Pod, queued.info.key)
         return self._engine.requeue(queued, newest, plugins=plugins, nomination=nomination)
 
     def _count_budgets(self) -> None:
         """Update the budgets' statuses, which preemption reads and a controller would maintain."""
-        budgets = self._world.all(PodDisruptionBudget)
+        budgets = self._world.all(small_groups.PodDisruptionBudget)
         pods = self._world.pods() if budgets else []
         for budget in budgets:
             self._world.put(with_true_status(budget, pods, self._world.find, self._world.clock.now()))
@@ -191,14 +188,14 @@ class SchedulerLoop:
         for uid in sorted(self._waiting.get(about, ())):
             self._look_at(uid)
 
-    def look_at_figures(self, capacity: CSIStorageCapacity) -> None:
+    def look_at_figures(self, capacity: storage_v1.CSIStorageCapacity) -> None:
         """A capacity object changed: bindings to nodes that it reaches may wait for it."""
         if self._bindings:
             cluster = self._engine.cluster
             for row in cluster.index(CapacityIndex).rows_of(capacity.key).tolist():
                 self.look(cluster.name(row))
 
-    def look_after(self, pod: Pod) -> None:
+    def look_after(self, pod: core_v1.Pod) -> None:
         """A pod is gone: forget why it waited, and let its binding look again."""
         self.why.pop(uid_of(pod), None)
         self._look_at(uid_of(pod))
@@ -249,7 +246,7 @@ class SchedulerLoop:
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         """Write the binding: the pod has its node, and its kubelet attaches its volumes."""
-        found = self._world.get(Pod, pod.key)
+        found = self._world.get(core_v1.Pod, pod.key)
         if found is None or uid_of(found) != pod.uid:
             raise NotFound(f'pods "{pod.key}" not found')
         bound = renewed(found, spec={"node_name": node_name}, status={"nominated_node_name": ""})
@@ -264,7 +261,7 @@ class SchedulerLoop:
         return status if status is not None else await BindingWait(check, timeout_s)
 
     def is_gone(self, pod: PodInfo) -> bool:
-        return is_over(pod, self._world.get(Pod, pod.key))
+        return is_over(pod, self._world.get(core_v1.Pod, pod.key))
 
     def event(self, regarding: Object, reason: str, action: str, note: str) -> None:
         """Do nothing: nobody reads a simulation's Events."""

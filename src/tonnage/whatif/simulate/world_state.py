@@ -21,9 +21,8 @@ from tonnage.objects.meta import Key, Object, changed
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.engine.attempt import Attempt
 from tonnage.scheduling.framework import Status
-from tonnage.whatif.creation import ReplayObjects
+from tonnage.whatif import creation, sources
 from tonnage.whatif.simulate.disks import StorageSettings
-from tonnage.whatif.sources import clock_of
 
 Work = Callable[[], object]
 EVERY_ATTEMPT: Final = range(sys.maxsize)
@@ -108,7 +107,7 @@ class WorldSettings:
     """Whether a CSINode follows its drivers (KEP-4876)."""
 
 
-class WorldState(ReplayObjects):
+class WorldState(creation.ReplayObjects):
     """A cluster's objects on virtual time. `starts_at`: else at the objects' latest timestamp."""
 
     def __init__(
@@ -120,7 +119,7 @@ class WorldState(ReplayObjects):
         starts_at: datetime | None = None,
     ) -> None:
         found = list(objects)
-        super().__init__(VirtualClock(starts_at) if starts_at is not None else clock_of(found), found)
+        super().__init__(VirtualClock(starts_at) if starts_at is not None else sources.clock_of(found), found)
         self.settings = settings
         self.agenda = Agenda(self.clock)
         self.workloads = {(type(workload).__name__, workload.key): workload for workload in workloads}

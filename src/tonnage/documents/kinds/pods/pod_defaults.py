@@ -23,10 +23,8 @@ from tonnage.documents.schema import type_named
 from tonnage.documents.strategy import complete
 from tonnage.documents.validation import metadata, resources
 from tonnage.documents.validation.metadata import PREFERRED, REQUIRED, node_selector_term_warnings
-from tonnage.objects import names
+from tonnage.objects import field_errors, names, requirements
 from tonnage.objects.document import Doc
-from tonnage.objects.field_errors import go_value
-from tonnage.objects.requirements import NOT_READY, UNREACHABLE
 
 # What upstream's image parser accepts, as far as the tag depends on it: an optional registry host, a path of
 # lower-case words, a tag, a digest.
@@ -37,7 +35,7 @@ _IMAGE = re.compile(
 )
 
 _EVICTION_DELAY_S = 300  # upstream's --default-not-ready-toleration-seconds and --default-unreachable-…
-_EVICTING_TAINTS = (NOT_READY, UNREACHABLE)
+_EVICTING_TAINTS = (requirements.NOT_READY, requirements.UNREACHABLE)
 
 
 def default_pod(pod: Doc) -> None:
@@ -162,7 +160,7 @@ def spec_warnings(spec: Doc, path: str) -> list[str]:
         at = f"{path}.volumes[{idx}]"
         told += [f"{at}.{name}: {fate}" for source, (name, fate) in DEAD_SOURCES.items() if source in volume]
         if any(not source for source in volume.get("projected", {}).get("sources", ())):
-            told.append(f"volume {go_value(volume.get('name', ''))} (Projected) has no sources provided")
+            told.append(f"volume {field_errors.go_value(volume.get('name', ''))} (Projected) has no sources provided")
         template = volume.get("ephemeral", {}).get("volumeClaimTemplate")
         if template is not None:
             claim_spec = template.get("spec", {})
@@ -209,7 +207,7 @@ def _container_warnings(container: Doc, path: str) -> list[str]:
         reference = f"$({name})"
         extends = "valueFrom" not in variable and value != reference and reference in value
         if name in seen and not extends:
-            hides = f"hides previous definition of {go_value(name)}"
+            hides = f"hides previous definition of {field_errors.go_value(name)}"
             told.append(f"{path}.env[{idx}]: {hides}, which may be dropped when using apply")
         seen.add(name)
     return told

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 
-from tonnage.documents.kinds.pods import containers, pod_security
-from tonnage.documents.kinds.pods.pod_volumes import validate_volumes
+from tonnage.documents.kinds.pods import containers, pod_security, pod_volumes
 from tonnage.documents.strategy import TypeRules
 from tonnage.documents.validation import resources
 from tonnage.documents.validation.internal_form import internal
@@ -80,7 +79,7 @@ def validate_pod_annotations(annotations: dict[str, str], spec: Doc, path: str) 
 def validate_pod_spec(spec: Doc, path: str, *, metadata: Doc | None = None, is_pod: bool = False) -> Errors:
     """Mirrors ValidatePodSpec."""
     metadata = metadata or {}
-    volumes, errors = validate_volumes(
+    volumes, errors = pod_volumes.validate_volumes(
         spec.get("volumes", []), f"{path}.volumes", pod_name=metadata.get("name", ""), is_pod=is_pod
     )
     claims = spec.get("resourceClaims", [])

@@ -6,9 +6,7 @@ from functools import partial
 
 from tonnage.documents.kinds.storage.persistent_volume import validate_access_modes
 from tonnage.documents.strategy import Strategy, TypeRules
-from tonnage.documents.validation import resources
-from tonnage.documents.validation.internal_form import diff, unchanged
-from tonnage.documents.validation.metadata import except_label_values, validate_label_selector
+from tonnage.documents.validation import internal_form, metadata, resources
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.core_v1 import BETA_STORAGE_CLASS, class_name_in
@@ -30,8 +28,8 @@ class PersistentVolumeClaimStrategy(Strategy):
         before = (old or {}).get("spec", {})
         had_group = any("apiGroup" in before.get(field, {}) for field in ("dataSource", "dataSourceRef"))
         errors = validate_claim_spec(doc.get("spec", {}), "spec", allow_any_api_group=had_group)
-        is_excused = validate_label_selector(before.get("selector"), "")
-        return except_label_values(errors, "spec.selector") if is_excused else errors
+        is_excused = metadata.validate_label_selector(before.get("selector"), "")
+        return metadata.except_label_values(errors, "spec.selector") if is_excused else errors
 
     def prepare_update(self, new: Doc, old: Doc) -> None:
         super().prepare_update(new, old)
@@ -91,7 +89,7 @@ def mirror_data_sources(spec: Doc) -> None:
 def validate_claim_spec(spec: Doc, path: str, *, allow_any_api_group: bool = False) -> Errors:
     modes = spec.get("accessModes", [])
     errors = _CLAIM(spec, path, "accessModes")
-    errors += validate_label_selector(spec.get("selector"), f"{path}.selector")
+    errors += metadata.validate_label_selector(spec.get("selector"), f"{path}.selector")
     errors += validate_access_modes(modes, f"{path}.accessModes")
     size, at = dig(spec, "resources", "requests", "storage"), f"{path}.resources[storage]"
     if size is None:
@@ -115,11 +113,11 @@ def validate_claim_update(new: Doc, old: Doc) -> Errors:
         if requests := dig(judged, "resources", "requests"):
             requests["storage"] = dig(before, "resources", "requests", "storage") or "0"
         judged["volumeAttributesClassName"] = before.get("volumeAttributesClassName")
-    if not unchanged("PersistentVolumeClaimSpec", judged, stored):
+    if not internal_form.unchanged("PersistentVolumeClaimSpec", judged, stored):
         told = (
             "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
         )
-        errors.append(forbidden("spec", f"{told}\n{diff('PersistentVolumeClaimSpec', stored, judged)}"))
+        errors.append(forbidden("spec", f"{told}\n{internal_form.diff('PersistentVolumeClaimSpec', stored, judged)}"))
     size, size_before = requested(new), requested(old)
     # After a failed expansion a claim may shrink again, but not below the volume's size: no volume shrinks.
     if size < size_before and size <= Quantity.of(dig(old, "status", "capacity", "storage")):

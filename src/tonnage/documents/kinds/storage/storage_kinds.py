@@ -19,9 +19,8 @@ from tonnage.documents.validation.metadata import (
     validate_label_selector,
     validate_topology_selector_term,
 )
+from tonnage.objects import core_v1, names
 from tonnage.objects import field_rules as rules
-from tonnage.objects import names
-from tonnage.objects.core_v1 import class_name_in
 from tonnage.objects.document import Doc, dig, same
 from tonnage.objects.field_errors import Errors, Wrong, duplicate, invalid, required, too_long
 
@@ -78,7 +77,7 @@ class VolumeAttributesClassStrategy(Strategy):
 
 def default_class_for(claim: Doc, classes: list[Doc]) -> str | None:
     """The class for a claim that names none: the newest default, or None. Mirrors DefaultStorageClass."""
-    if class_name_in(claim) is not None:
+    if core_v1.class_name_in(claim) is not None:
         return None
     defaults = sorted((each["metadata"] for each in classes if is_default_class(each)), key=lambda meta: meta["name"])
     if not defaults:

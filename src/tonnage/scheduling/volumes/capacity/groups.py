@@ -19,8 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from tonnage import logs
-from tonnage.keyed import Shelf
+from tonnage import keyed, logs
 from tonnage.objects.meta import Key
 from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.storage_v1 import CAPACITY_GROUP, POOL_IDS, CSIStorageCapacity, StorageClass
@@ -67,7 +66,7 @@ class PoolIds:
         """Objects whose connections may differ since somebody emptied this."""
         self._storage = storage
         self._ids: dict[Key, tuple[_Place, Ids]] = {}
-        self._at: Shelf[_Place, Key, CSIStorageCapacity] = Shelf()
+        self._at: keyed.Shelf[_Place, Key, CSIStorageCapacity] = keyed.Shelf()
         for capacity in storage.capacities.values():
             self._write(capacity.key, capacity)
         storage.on_change(CSIStorageCapacity, lambda old, new: self._write(either(old, new).key, new))
@@ -166,7 +165,7 @@ class CapacityGroups:
         self.ids.on_change.append(self._links_changed)
         self._families: dict[str, tuple[str, ...]] = {}
         """By class; filled when asked for."""
-        self._objects: Shelf[tuple[str, Topology], Key, CSIStorageCapacity] = Shelf()
+        self._objects: keyed.Shelf[tuple[str, Topology], Key, CSIStorageCapacity] = keyed.Shelf()
         """Capacity objects by class and topology."""
         self._warned: set[str] = set()
         classes = list(storage.classes.values())

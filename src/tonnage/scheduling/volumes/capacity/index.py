@@ -27,6 +27,7 @@ from tonnage.objects.size_rules import rules_of
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass
 from tonnage.scheduling.cluster.cluster import Cluster, selected
 from tonnage.scheduling.cluster.columns import row_numbers
+from tonnage.scheduling.volumes.capacity import pools
 from tonnage.scheduling.volumes.capacity.class_capacity import (
     NO_ROWS,
     NOTHING,
@@ -37,13 +38,7 @@ from tonnage.scheduling.volumes.capacity.class_capacity import (
     identity,
 )
 from tonnage.scheduling.volumes.capacity.groups import CapacityGroups
-from tonnage.scheduling.volumes.capacity.pools import (
-    is_elsewhere,
-    pool_policy_of,
-    warn_of_rules,
-)
-from tonnage.scheduling.volumes.packing.pool_fits import SearchBudget
-from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
+from tonnage.scheduling.volumes.packing import pool_fits, pool_policies
 
 _Anchor = tuple[str, str]
 
@@ -53,7 +48,7 @@ class CapacityIndex:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self.search = SearchBudget()
+        self.search = pool_fits.SearchBudget()
         """The search steps of one decision over all objects; a new decision renews it."""
         self._classes: dict[str, ClassCapacity] = {}
         self._entries: dict[str, CapacityEntry] = {}
@@ -71,9 +66,9 @@ class CapacityIndex:
             self._changed(None, capacity)
         cluster.storage.on_change(CSIStorageCapacity, self._changed)
         for driver in cluster.storage.drivers.values():
-            warn_of_rules(driver, self._warned)
+            pools.warn_of_rules(driver, self._warned)
         for of_class in cluster.storage.classes.values():
-            warn_of_rules(of_class, self._warned)
+            pools.warn_of_rules(of_class, self._warned)
         cluster.storage.on_change(StorageClass, self._rules_changed)
         cluster.storage.on_change(CSIDriver, self._rules_changed)
 
@@ -102,12 +97,12 @@ class CapacityIndex:
             joint_capacity.follow()
         return joint_capacity
 
-    def policy_of(self, class_names: Iterable[str]) -> PoolPolicy:
+    def policy_of(self, class_names: Iterable[str]) -> pool_policies.PoolPolicy:
         """The pool policy of these classes and all classes of their capacity groups; UNKNOWN if they differ."""
         classes, drivers = self._cluster.storage.classes, self._cluster.storage.drivers
         sharing = [classes.get(each) for name in class_names for each in self.groups.grouped_with(name)]
-        found = {pool_policy_of(each, drivers.get(each.provisioner) if each else None) for each in sharing}
-        return found.pop() if len(found) == 1 else PoolPolicy.UNKNOWN
+        found = {pools.pool_policy_of(each, drivers.get(each.provisioner) if each else None) for each in sharing}
+        return found.pop() if len(found) == 1 else pool_policies.PoolPolicy.UNKNOWN
 
     def objects_at(self, class_name: str, node_name: str) -> tuple[CSIStorageCapacity, ...]:
         """The objects of a class that reach a node, in order of their keys; empty if the node does not exist."""
@@ -156,7 +151,7 @@ class CapacityIndex:
 
     def _changed(self, old: CSIStorageCapacity | None, new: CSIStorageCapacity | None) -> None:
         entry = self._entries.get(identity(old)) if old is not None else None
-        if entry is not None and (new is None or is_elsewhere(entry.capacity, new)):
+        if entry is not None and (new is None or pools.is_elsewhere(entry.capacity, new)):
             self._drop(entry)
             entry = None
         if new is not None and entry is None:
@@ -204,7 +199,7 @@ class CapacityIndex:
 
     def _rules_changed(self, old: StorageClass | CSIDriver | None, new: StorageClass | CSIDriver | None) -> None:
         if new is not None:
-            warn_of_rules(new, self._warned)
+            pools.warn_of_rules(new, self._warned)
         changed = [name for name, each in self._classes.items() if each.pool_policy is not self.policy_of([name])]
         if changed:
             self._policies_changed(changed)

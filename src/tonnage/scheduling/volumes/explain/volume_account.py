@@ -18,8 +18,7 @@ from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import Key
 from tonnage.objects.size_rules import problem_with_size_rules, rules_of, why_larger
 from tonnage.objects.storage_v1 import CSIStorageCapacity
-from tonnage.scheduling.cluster.cluster import in_topology
-from tonnage.scheduling.cluster.storage import id_of_claim
+from tonnage.scheduling.cluster import cluster, storage
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING, class_names_in, identity, member_of, members_of
 from tonnage.scheduling.volumes.capacity.pools import Room
@@ -145,7 +144,7 @@ class VolumeAccount:
         if of_class is None or of_class.provisioner in ("", NO_PROVISIONER):
             return elsewhere(f"no free volume fits, and class {claim.class_name} makes none")
         terms = of_class.allowed_topologies
-        if terms and not in_topology(self._cluster, terms, slice(row, row + 1))[0]:
+        if terms and not cluster.in_topology(self._cluster, terms, slice(row, row + 1))[0]:
             return elsewhere(f"class {of_class.name} makes no volumes here (allowedTopologies)")
         return None
 
@@ -267,7 +266,7 @@ class VolumeAccount:
         ids = {}
         for account in claims:
             claim = self._storage.claims.get(account.claim)
-            ids[account.claim] = id_of_claim(claim, self._storage) if claim is not None else None
+            ids[account.claim] = storage.id_of_claim(claim, self._storage) if claim is not None else None
         new: dict[str, set[Any]] = {}
         for volume in ids.values():
             if volume is not None and row not in self._attached.rows_with(volume):
