@@ -18,6 +18,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from tonnage.client.calls import OnRequest
 from tonnage.client.informer import Informer
 from tonnage.client.leader import LeaderElector
+from tonnage.keyed import grouped
 from tonnage.metrics import labelled, show_families
 from tonnage.objects.meta import split_key
 
@@ -79,9 +80,7 @@ def show_watches(registry: CollectorRegistry, informers: Callable[[], Iterable[I
 
 
 def _watches(informers: Iterable[Informer[Any]]) -> Iterable[Metric]:
-    by_name: dict[str, list[Informer[Any]]] = {}
-    for each in sorted(informers, key=lambda informer: informer.name):
-        by_name.setdefault(each.name, []).append(each)
+    by_name = grouped((each.name, each) for each in sorted(informers, key=lambda informer: informer.name))
 
     def values(of: Callable[[Informer[Any]], float], combine: Callable[[Iterable[float]], float]) -> dict[str, float]:
         return {name: combine(map(of, group)) for name, group in by_name.items()}

@@ -17,6 +17,7 @@ from datetime import datetime
 from typing import Final
 
 from tonnage.clock import InvalidTime, parse_rfc3339, rfc3339
+from tonnage.keyed import grouped
 from tonnage.objects import storage_v1
 from tonnage.objects.size_rules import known_size_rules
 from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, POOLS_CHECKED_AT, POOLS_SOURCE, CSIStorageCapacity
@@ -134,9 +135,7 @@ def groups_of(
 ) -> dict[str, str]:
     """The capacity group of every class that has exactly the disks of another. An existing name is kept, unless classes
     with other disks have it too: those that share some disks only are told apart by the ids of their pools."""
-    by_disks: dict[frozenset[tuple[str, str]], list[str]] = {}
-    for name in sorted(found):
-        by_disks.setdefault(found[name].disks, []).append(name)
+    by_disks = grouped((found[name].disks, name) for name in sorted(found))
     group_of: dict[str, str] = {}
     for names in [names for disks, names in by_disks.items() if disks and len(names) > 1]:
         elsewhere = {each.capacity_group for name, each in classes.items() if name not in names}

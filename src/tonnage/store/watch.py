@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from tonnage.keyed import grouped
 from tonnage.store.errors import StoreClosed, StoreError, WatchClosed, WatchOverrun
 from tonnage.store.folder import StoreOptions
 from tonnage.store.log_reader import Stretch
@@ -63,10 +64,7 @@ class Feed:
             oldest = self._events.popleft()
             self._bytes -= len(oldest.record.document)
             self.floor = oldest.revision
-        by_resource: dict[str, list[StoreEvent]] = {}
-        for event in events:
-            by_resource.setdefault(resource_of(event.record.key), []).append(event)
-        for resource, changes in by_resource.items():
+        for resource, changes in grouped((resource_of(event.record.key), event) for event in events).items():
             size = sum(len(event.record.document) for event in changes)
             for watch in list(self._joined.get(resource, ())):  # a watch that overruns leaves during the loop
                 watch.push(changes, size)

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from tonnage.behaviour.workloads.pod_states import is_available, is_ready, scaled_value
 from tonnage.behaviour.workloads.templates import REVISION_HASH, by_age, pod_from_template
+from tonnage.keyed import grouped
 from tonnage.objects import codec, requirements
 from tonnage.objects.apps_v1 import DaemonSet, DaemonSetStatus
 from tonnage.objects.core_v1 import Node, Pod
@@ -142,15 +143,11 @@ class ObservedDaemons:
         cls, owner: DaemonSet, nodes: Iterable[Node], pods: Iterable[Pod], hashes: Collection[str], now: datetime
     ) -> ObservedDaemons:
         """Leaves out pods that have ended and are being deleted, and pods meant for no node."""
-        by_node: dict[str, list[Pod]] = {}
-        for pod in pods:
-            name = target_node(pod)
-            if name and not (pod.is_terminal and pod.metadata.is_terminating):
-                by_node.setdefault(name, []).append(pod)
-        for found in by_node.values():
-            found.sort(key=lambda pod: (not pod.spec.node_name, *by_age(pod)))
-        ordered = {node.name: node for node in sorted(nodes, key=lambda each: each.name)}
-        return cls(owner, ordered, by_node, hashes, now, NodeEligibility.of(owner))
+        present = (pod for pod in pods if not (pod.is_terminal and pod.metadata.is_terminating))
+        ordered = sorted(present, key=lambda pod: (not pod.spec.node_name, *by_age(pod)))
+        by_node = grouped((name, pod) for pod in ordered if (name := target_node(pod)))
+        by_name = {node.name: node for node in sorted(nodes, key=lambda each: each.name)}
+        return cls(owner, by_name, by_node, hashes, now, NodeEligibility.of(owner))
 
     def is_available(self, pod: Pod) -> bool:
         return is_available(pod, self.owner.spec.min_ready_seconds, self.now)

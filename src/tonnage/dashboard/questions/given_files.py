@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tonnage.errors import TonnageError, closest
+from tonnage.keyed import grouped
 from tonnage.whatif.manifests import GivenText
 from tonnage.whatif.simulate.scenario import KIND
 
@@ -59,9 +60,7 @@ def _is_list(data: bytes) -> bool:
 
 def sorted_out(files: Iterable[GivenText]) -> GivenFiles:
     """Sort files by kind. Raises TonnageError when they cannot be replayed."""
-    by_kind: dict[str, list[GivenText]] = {}
-    for file in files:
-        by_kind.setdefault(kind_of(file), []).append(file)
+    by_kind = grouped((kind_of(file), file) for file in files)
     manifests = by_kind.get(MANIFESTS, [])
     steps = _only(by_kind.get(STEPS, []), "files of steps")
     scenario = _only(by_kind.get(SCENARIO, []), "scenarios")

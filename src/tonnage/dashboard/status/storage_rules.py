@@ -13,6 +13,7 @@ from typing import Final
 from tonnage.dashboard.model.known_objects import KnownObjects
 from tonnage.dashboard.status.sight import Sight, Trouble, capital, describe, trouble
 from tonnage.dashboard.wire import CapacityRow, VolumeRow
+from tonnage.keyed import grouped
 from tonnage.objects.meta import Key, Object
 from tonnage.scheduler.storage_totals import ClassTotals
 from tonnage.whatif.doctor.capacity_checks import missing_node_findings
@@ -105,10 +106,8 @@ def attach_troubles(sight: Sight) -> Iterator[Trouble]:
 
 
 def capacity_troubles(sight: Sight, totals: Mapping[str, ClassTotals]) -> Iterator[Trouble]:
-    stale: dict[str, list[tuple[Key, CapacityRow]]] = {}
-    for key, row in sorted(sight.rows.of(CapacityRow).items()):
-        if row.stale:
-            stale.setdefault(row.storage_class, []).append((key, row))
+    rows = sorted(sight.rows.of(CapacityRow).items())
+    stale = grouped((row.storage_class, (key, row)) for key, row in rows if row.stale)
     for name, found in stale.items():
         key, row = found[0]
         nodes = sorted({node for _, each in found for node in each.nodes})

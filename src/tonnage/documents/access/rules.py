@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from tonnage.documents.go_text import quoted_list
+from tonnage.keyed import grouped
 from tonnage.objects.document import Doc
 from tonnage.objects.selectors import InvalidSelector, LabelSelector, selects
 
@@ -147,10 +148,8 @@ def _about(verb: str, group: str, resource: str) -> dict[int, str | None]:
 
 
 def _posted(values_of_rules: Iterable[Iterable[str | None]]) -> _Postings:
-    postings: dict[str | None, list[int]] = {}
-    for position, values in enumerate(values_of_rules):
-        for value in dict.fromkeys(values):
-            postings.setdefault(value, []).append(position)
+    rules = enumerate(values_of_rules)
+    postings = grouped((value, position) for position, values in rules for value in dict.fromkeys(values))
     return {value: frozenset(where) if len(where) > _FEW else tuple(where) for value, where in postings.items()}
 
 

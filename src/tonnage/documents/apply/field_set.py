@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from functools import reduce
 from typing import Any
 
+from tonnage.keyed import grouped
 from tonnage.objects.document import REQUEST, Budget, BudgetExceeded, read_json
 
 Tree = dict[str, "Tree"]
@@ -58,10 +59,7 @@ def _plain(node: Tree) -> Tree:
 def _union_of(trees: list[Tree]) -> Tree:
     if len(trees) == 1:
         return trees[0]
-    nodes: dict[str, list[Tree]] = {}
-    for tree in trees:
-        for step, below in tree.items():
-            nodes.setdefault(step, []).append(below)
+    nodes = grouped(item for tree in trees for item in tree.items())
     if not nodes:
         return {}
     both = {step: _union_of(below) for step, below in nodes.items()}

@@ -21,6 +21,7 @@ from weakref import WeakKeyDictionary
 
 from tonnage.documents.apply.field_set import Tree, json_text
 from tonnage.documents.schema import Field, ListOf, MapOf, Scalar, Struct, Type
+from tonnage.keyed import grouped
 from tonnage.objects.document import Doc
 
 ABSENT: Any = object()
@@ -226,10 +227,7 @@ class ListShape(Shape):
 
     def grouped(self, items: Any) -> dict[str, list[Any]]:
         """Items by their step, in the order of first appearance."""
-        groups: dict[str, list[Any]] = {}
-        for item in items or ():
-            groups.setdefault(self.step(item), []).append(item)
-        return groups
+        return grouped((self.step(item), item) for item in items or ())
 
     def leaves(self, value: Any) -> Tree | None:
         tree: Tree = {}

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tonnage.keyed import grouped
 from tonnage.objects.document import Doc, dig
 from tonnage.objects.resources import Resource
 from tonnage.objects.storage_v1 import StorageClass
@@ -43,9 +44,7 @@ class DirectPv(PoolSource):
         claim_id, problems = wanted.pop(_CLAIM_ID, ""), list[str]()
         if claim_id:
             problems.append(f"parameters[{_CLAIM_ID}]: a pod's claims need a drive each, which is not checked")
-        drives: dict[str, list[Doc]] = {}
-        for doc in published.objects:
-            drives.setdefault(labels_of(doc).get(_NODE, ""), []).append(doc)
+        drives = grouped((labels_of(doc).get(_NODE, ""), doc) for doc in published.objects)
         by_node = {}
         for node, docs in drives.items():
             pools = []

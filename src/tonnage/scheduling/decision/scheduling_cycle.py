@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tonnage import logs
+from tonnage.keyed import grouped
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, row_numbers
 from tonnage.scheduling.cluster.pod_info import PodInfo
@@ -351,12 +352,8 @@ class Decider:
 
 def _by_row(cluster: Cluster, nominated: Iterable[tuple[str, PodInfo]], pod: PodInfo) -> dict[int, list[PodInfo]]:
     """By row, nominated pods of at least this pod's priority; pods of lower priority must wait."""
-    held: dict[int, list[PodInfo]] = {}
-    for name, other in nominated:
-        row = cluster.row_of.get(name)
-        if row is not None and other.priority >= pod.priority and other.uid != pod.uid:
-            held.setdefault(row, []).append(other)
-    return held
+    others = ((name, other) for name, other in nominated if other.priority >= pod.priority and other.uid != pod.uid)
+    return grouped((row, other) for name, other in others if (row := cluster.row_of.get(name)) is not None)
 
 
 def _left_out(cycle: Cycle, passing: Mask, last: Iterable[int], found: int) -> tuple[int, ...]:

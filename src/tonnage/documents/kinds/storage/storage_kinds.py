@@ -19,6 +19,7 @@ from tonnage.documents.validation.metadata import (
     validate_label_selector,
     validate_topology_selector_term,
 )
+from tonnage.keyed import grouped
 from tonnage.objects import core_v1, names
 from tonnage.objects import field_rules as rules
 from tonnage.objects.document import Doc, dig, same
@@ -161,9 +162,7 @@ class CSINodeStrategy(Strategy):
     def validate_update(self, new: Doc, old: Doc) -> Errors:
         """Drivers may be added and removed; the entry of a driver that stays may not change."""
         errors = self.validate(new)
-        by_name: dict[str, list[Doc]] = {}
-        for driver in dig(new, "spec", "drivers") or []:
-            by_name.setdefault(driver.get("name", ""), []).append(driver)
+        by_name = grouped((driver.get("name", ""), driver) for driver in dig(new, "spec", "drivers") or [])
         excused = {"allocatable": None} if self.gates.enabled("MutableCSINodeAllocatableCount") else {}
         for before in dig(old, "spec", "drivers") or []:
             for driver in by_name.get(before.get("name", ""), ()):

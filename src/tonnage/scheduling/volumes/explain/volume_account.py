@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tonnage.keyed import grouped
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import Key
 from tonnage.objects.size_rules import problem_with_size_rules, rules_of, why_larger
@@ -397,9 +398,7 @@ class SharedAccount:
 
     def _by_class(self) -> dict[str, tuple[Sizes, Room]]:
         """By class of the group: its claims, and the pools that it reaches."""
-        found: dict[str, list[int]] = {}
-        for key, size in self.sized.items():
-            found.setdefault(self.classes[key], []).append(size)
+        found = grouped((self.classes[key], size) for key, size in self.sized.items())
         reaches, owners = self.view.pools.reaches, self.view.owners
         limits = {name: reaches[owners[name]].limit for name in found}
         return {
