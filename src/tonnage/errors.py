@@ -56,11 +56,11 @@ class ApiError(TonnageError):
     code: ClassVar[int] = 500
     reason: ClassVar[str] = "InternalError"
 
-    def __init_subclass__(cls, *, code: int | None = None) -> None:
-        """With a `code`, the class name is Kubernetes' reason."""
+    def __init_subclass__(cls, *, code: int | None = None, reason: str | None = None) -> None:
+        """With a `code`, the class name is Kubernetes' reason unless that is given."""
         super().__init_subclass__()
         if code is not None:
-            cls.code, cls.reason = code, cls.__name__
+            cls.code, cls.reason = code, cls.__name__ if reason is None else reason
 
     def __init__(
         self,

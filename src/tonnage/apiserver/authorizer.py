@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 from functools import partial
 
-from tonnage.apiserver import event_loop, registry
-from tonnage.documents.access import escalation, policy
-from tonnage.documents.access.attributes import AccessDecision, Attributes, Authorizer
+from tonnage.apiserver import event_loop
+from tonnage.documents.access import policy
+from tonnage.documents.access.attributes import AccessDecision, Attributes
 from tonnage.documents.access.rules import RuleIndex
 from tonnage.objects.document import decode
 from tonnage.objects.resources import BY_PLURAL, RBAC, Resource
@@ -55,10 +55,3 @@ class RbacAuthorizer:
             _log.exception("%s gives no rights: it cannot be read", record.key)
         namespace, _, name = record.key.removeprefix(resource.store_prefix).rpartition("/")
         drop(namespace, name)
-
-
-def guard_of(authorizer: Authorizer) -> registry.Guard | None:
-    """The check of writes to roles and bindings, for a thread; None where everything is allowed."""
-    if not isinstance(authorizer, RbacAuthorizer):
-        return None
-    return partial(escalation.refuse_escalation, rights=authorizer)

@@ -305,14 +305,10 @@ _MAX_GZIP_MEMBERS: Final = 64
 _INFLATE_BYTES: Final = 256 * 1024
 
 
-class RequestTimeout(ApiError):
-    code = 408
-    reason = "Timeout"
+class RequestTimeout(ApiError, code=408, reason="Timeout"): ...
 
 
-class ExpectationFailed(ApiError):
-    code = 417
-    reason = "BadRequest"
+class ExpectationFailed(ApiError, code=417, reason="BadRequest"): ...
 
 
 class Bodies:

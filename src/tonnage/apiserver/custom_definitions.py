@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tonnage.documents.custom.custom_resource import CustomResource, custom_resources, shape_id
-from tonnage.documents.custom.definition_rules import are_names_accepted, is_established, version_preference
+from tonnage.documents.custom.definition_rules import is_established, version_preference
+from tonnage.documents.strategy import has_condition
 from tonnage.objects.document import Doc, copy, decode
 from tonnage.objects.resources import BY_PATH, BY_PLURAL
 from tonnage.store.errors import KeyDamaged
@@ -87,7 +88,7 @@ class Definitions:
         definition: Doc = decode(record.document)
         spec = {field: definition["spec"].get(field) for field in ("group", "names")}
         head = {**definition, "spec": spec}
-        if not (are_names_accepted(definition) or is_established(definition)):
+        if not (has_condition(definition, "NamesAccepted") or is_established(definition)):
             return _Known(record.revision, head, "", {})
         shape = shape_id(definition)
         is_terminating = "deletionTimestamp" in definition["metadata"]

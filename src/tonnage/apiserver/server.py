@@ -26,12 +26,13 @@ from tonnage.apiserver.audit_log import AuditLog, AuditLogFile
 from tonnage.apiserver.authentication.authenticator import read_credentials, write_kubeconfig
 from tonnage.apiserver.authentication.client_certificates import authentication_published, client_ca_followed
 from tonnage.apiserver.authentication.service_account_tokens import token_secrets_filled
-from tonnage.apiserver.authorizer import RbacAuthorizer, guard_of
+from tonnage.apiserver.authorizer import RbacAuthorizer
 from tonnage.apiserver.event_loop import measure_lag
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.settings import ALWAYS_ALLOW, DEFAULT_ISSUER, RBAC_MODE, AuditSettings
 from tonnage.clock import Clock, SystemClock, in_background
 from tonnage.documents.access.attributes import AllowAll
+from tonnage.documents.access.escalation import refuse_escalation
 from tonnage.errors import TonnageError
 from tonnage.gates import Gates
 from tonnage.store.folder import KEEP_BYTES, KEEP_REVISIONS, StoreOptions
@@ -95,7 +96,7 @@ async def serve(
     store = await Store.open(folder / "store", options)
     try:
         authorizer = AllowAll() if settings.authorization_mode == ALWAYS_ALLOW else RbacAuthorizer(store)
-        guard = guard_of(authorizer)
+        guard = partial(refuse_escalation, rights=authorizer) if isinstance(authorizer, RbacAuthorizer) else None
         registry = Registry(store, gates=settings.gates, clock=clock, rng=rng, authorizer=authorizer, guard=guard)
         hosts = tuple(
             dict.fromkeys((settings.bind, "127.0.0.1", "::1", "localhost", "kubernetes", "kubernetes.default"))

@@ -58,11 +58,6 @@ def is_served_as_stored(resource: Resource) -> bool:
     return resource.stored.qualified != "events" and not isinstance(resource, CustomResource)
 
 
-def is_stored_as_today(resource: Resource, document: bytes) -> bool:
-    """True if the document is stored in the current version; a custom resource's may be older."""
-    return document.startswith(opening_of(resource.stored))
-
-
 def served(resource: Resource, doc: Doc) -> Doc:
     """A stored document as clients of this resource see it."""
     if isinstance(resource, CustomResource):

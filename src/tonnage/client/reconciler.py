@@ -211,13 +211,6 @@ class Reconciler:
 
     async def _work(self, key: Key, free: asyncio.Semaphore) -> None:
         try:
-            await self._reconcile_one(key)
-        finally:
-            self.queue.done(key)
-            free.release()
-
-    async def _reconcile_one(self, key: Key) -> None:
-        try:
             again_s = await self._reconcile(key)
         except (Conflict, NotFound, AlreadyExists, errors.Disconnected) as exc:
             # Another writer was faster, or the server is away: the informers will show it, and the key is retried.
@@ -236,3 +229,6 @@ class Reconciler:
             self.queue.forget(key)
             if again_s is not None:
                 self.queue.add_after(key, again_s)
+        finally:
+            self.queue.done(key)
+            free.release()

@@ -57,16 +57,12 @@ _CLAIMS = BY_PLURAL["", "persistentvolumeclaims"]
 _RUNTIME_CLASSES = BY_PLURAL["node.k8s.io", "runtimeclasses"]
 _STORAGE_CLASSES = BY_PLURAL["storage.k8s.io", "storageclasses"]
 _PRIORITY_CLASSES = BY_PLURAL["scheduling.k8s.io", "priorityclasses"]
-_READ_FOR = {
+# The kinds whose objects admission lists, in the namespace or in the whole cluster, for a new object.
+READ_FOR = {
     _PODS: (_PRIORITY_CLASSES, _LIMIT_RANGES),
     _CLAIMS: (_STORAGE_CLASSES, _LIMIT_RANGES),
     _PRIORITY_CLASSES: (_PRIORITY_CLASSES,),
 }
-
-
-def objects_read_for(resource: Resource) -> tuple[Resource, ...]:
-    """The kinds whose objects admission lists, in the namespace or in the whole cluster, for a new object."""
-    return _READ_FOR.get(resource, ())
 
 
 class Lister(Protocol):

@@ -5,7 +5,7 @@ Errors about a request rather than an object stand in `apiserver/requests.py`.
 
 from __future__ import annotations
 
-from typing import ClassVar, TypedDict
+from typing import TypedDict
 
 from tonnage import errors
 from tonnage.documents.schema import ShapedResource
@@ -17,11 +17,8 @@ from tonnage.objects.resources import BY_PLURAL, Resource
 _PODS = BY_PLURAL["", "pods"]
 
 
-class UnknownReason(ApiError):
+class UnknownReason(ApiError, code=500, reason=""):
     """An error that upstream does not turn into an API error: 500, with metav1.StatusReasonUnknown."""
-
-    code: ClassVar[int] = 500
-    reason: ClassVar[str] = ""
 
 
 def too_much(exceeded: BudgetExceeded) -> ApiError:

@@ -86,7 +86,9 @@ class Creator:
         strategy, meta, now = self.strategy(resource), doc["metadata"], rfc3339(self._clock.now())
         is_from_file = self._is_from_file
         if not is_from_file:
-            wipe_system_fields(meta)
+            # Only the server sets these. Mirrors rest.WipeObjectMetaSystemFields.
+            for field in ("resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
+                meta.pop(field, None)
         strategy.default(doc)
         if not is_from_file:  # before anything walks over the defaulted document
             refuse_too_large(resource, doc)
@@ -147,12 +149,6 @@ def _made(doc: Doc) -> Doc:
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, hence no accidental words
 _SUFFIX_LENGTH = 5
 _MAX_BASE = 63 - _SUFFIX_LENGTH
-
-
-def wipe_system_fields(meta: Doc) -> None:
-    """Drop from a new object the fields that only the server sets. Mirrors rest.WipeObjectMetaSystemFields."""
-    for field in ("resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
-        meta.pop(field, None)
 
 
 def prepare_update(resource: Resource, new: Doc, old: Doc, *, may_overwrite: bool, is_put: bool) -> None:

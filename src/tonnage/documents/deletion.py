@@ -68,7 +68,12 @@ def judge_deletion(strategy: Strategy, old: Doc, *, asked_s: int | None, propaga
             return Deletion(None, False)  # already being deleted, and nothing changes
         grace_s = asked_s if before_s else None
         if grace_s is not None:
-            _shorten(meta, before_s, grace_s, now)
+            # The new period counts from the start of the old one; if it is already over, it ends now.
+            ends_at = _later(parse_rfc3339(meta["deletionTimestamp"]), grace_s - before_s)
+            is_over = ends_at < now
+            meta["deletionTimestamp"] = rfc3339(now if is_over else ends_at)
+            # One second stays if a period was asked for: whoever waits for it confirms the deletion.
+            meta["deletionGracePeriodSeconds"] = min(grace_s, 1) if is_over else grace_s
     elif grace_s is not None:
         _begin(meta, grace_s, now)
 
@@ -112,15 +117,6 @@ def _begin(meta: Doc, grace_s: int, now: datetime) -> None:
     # The object's controller must act from now on, as after a change of spec.
     if meta.get("generation"):
         meta["generation"] += 1
-
-
-def _shorten(meta: Doc, before_s: int, grace_s: int, now: datetime) -> None:
-    """Count the new period from the start of the old one; if it is already over, it ends now."""
-    ends_at = _later(parse_rfc3339(meta["deletionTimestamp"]), grace_s - before_s)
-    is_over = ends_at < now
-    meta["deletionTimestamp"] = rfc3339(now if is_over else ends_at)
-    # One second stays if a period was asked for: whoever waits for it confirms the deletion.
-    meta["deletionGracePeriodSeconds"] = min(grace_s, 1) if is_over else grace_s
 
 
 _LAST = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)

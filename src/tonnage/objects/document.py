@@ -218,8 +218,10 @@ def read_json(data: bytes, budget: Budget) -> Any:
     """Decode a text. Raises BudgetExceeded, NumberOutOfRange, or msgspec.DecodeError if it is not JSON."""
     measure(data, budget)
     zeros = data.translate(_DIGITS_AS_ZEROS)
-    if _LONG_NUMBER in zeros:
-        _check_integers(data)
+    for found in _INTEGER.finditer(_without_strings(data)) if _LONG_NUMBER in zeros else ():
+        # 64 bits need at most twenty digits and a sign; int() is fast for so few.
+        if len(found[0]) > 21 or not _MIN_INT64 <= int(found[0]) <= _MAX_UINT64:
+            raise NumberOutOfRange(found[0])
     if sum(map(zeros.count, _LARGE_EXPONENTS)) > 1000:  # they may all stand in strings
         budget.charge(_LARGE_EXPONENT_VALUES * sum(map(_without_strings(zeros).count, _LARGE_EXPONENTS)))
     try:
@@ -267,13 +269,6 @@ def _depth(bare: bytes, limit: int) -> int:
             return depth
         brackets = left
     return limit + 1
-
-
-def _check_integers(data: bytes) -> None:
-    for found in _INTEGER.finditer(_without_strings(data)):
-        # 64 bits need at most twenty digits and a sign; int() is fast for so few.
-        if len(found[0]) > 21 or not _MIN_INT64 <= int(found[0]) <= _MAX_UINT64:
-            raise NumberOutOfRange(found[0])
 
 
 def _out_of_range(data: bytes) -> NumberOutOfRange | None:

@@ -32,11 +32,6 @@ PATCH_TYPES = (
 )
 
 
-def patch_types(resource: Resource) -> tuple[str, ...]:
-    """The patch types of a resource; custom ones have no strategic merge."""
-    return tuple(each for each in PATCH_TYPES if not (isinstance(resource, ShapedResource) and "strategic" in each))
-
-
 # Query parameters: JSON type and what they do.
 QUERY = {
     "allowWatchBookmarks": ("boolean", "Send BOOKMARK events now and then, so that a watch can be resumed cheaply."),
@@ -133,7 +128,9 @@ def _operation(resource: Resource, path: str, verb: str, subresource: str, diale
         type_, told = QUERY[name]
         form = {"schema": {"type": type_}} if dialect is types.V3 else {"type": type_}
         parameters.append({"name": name, "in": "query", "description": told, **form})
-    media = patch_types(resource) if verb == "patch" else ("*/*",)
+    has_strategic = not isinstance(resource, ShapedResource)  # custom resources have no strategic merge
+    patches = tuple(each for each in PATCH_TYPES if has_strategic or "strategic" not in each)
+    media = patches if verb == "patch" else ("*/*",)
     body_type, is_required = {"schema": {"$ref": dialect + body}}, said.method != "delete"
     answer: Doc = {"schema": {"$ref": dialect + result.full_name}}
     if dialect is types.V3:

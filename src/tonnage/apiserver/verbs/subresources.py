@@ -209,11 +209,8 @@ _NO_CONTAINERS = {
 }
 
 
-class NotImplementedHere(ApiError):
+class NotImplementedHere(ApiError, code=501, reason=""):
     """A request that this server does not and will not support."""
-
-    code = 501
-    reason = ""
 
 
 def refuse_container_request(registry: Registry, path: str) -> None:

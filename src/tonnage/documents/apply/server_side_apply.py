@@ -80,7 +80,12 @@ def apply(
     added, modified, removed = shape_of(struct).compare(before, after)
     changed = without(union(added, modified), reset_fields)
     if not force:
-        conflicts = _conflicts(managed, changed, owner, same)
+        conflicts = [
+            (other, path)
+            for other, owned in sorted(managed.items(), key=lambda item: item[0])
+            if other != owner and owned.api_version in same
+            for path in field_set.paths(field_set.intersection(owned.fields, changed))
+        ]
         if conflicts and manager == KUBECTL:
             pardoned = unchanged_since(struct, before, api_version)
             conflicts = [conflict for conflict in conflicts if not field_set.contains(pardoned, conflict[1])]
@@ -148,17 +153,6 @@ def _prune(shape: Shape, merged: Doc, owned: Tree, last: Tree) -> Doc:
     pruned = shape.remove(merged, difference(everything, kept))
     lost = difference(everything, set_by(pruned))
     return shape.remove(merged, field_set.intersection(lost, applied)) or {}
-
-
-def _conflicts(
-    managed: Managed, changed: Tree, applying: FieldOwner, api_versions: Collection[str]
-) -> list[tuple[FieldOwner, Path]]:
-    return [
-        (owner, path)
-        for owner, owned in sorted(managed.items(), key=lambda item: item[0])
-        if owner != applying and owned.api_version in api_versions
-        for path in field_set.paths(field_set.intersection(owned.fields, changed))
-    ]
 
 
 def _conflict_error(conflicts: list[tuple[FieldOwner, Path]]) -> Conflict:

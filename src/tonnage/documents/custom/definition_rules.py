@@ -190,10 +190,6 @@ def is_established(definition: Doc) -> bool:
     return strategy.has_condition(definition, "Established")
 
 
-def are_names_accepted(definition: Doc) -> bool:
-    return strategy.has_condition(definition, "NamesAccepted")
-
-
 def set_condition(definition: Doc, kind: str, status: str, reason: str, message: str, now: str) -> None:
     """Write a condition, in place; its time moves when its status changes. `now` is RFC 3339 in whole seconds."""
     made = {"lastTransitionTime": now, "message": message, "reason": reason, "status": status, "type": kind}
@@ -238,7 +234,7 @@ def accept_names(definition: Doc, others: Iterable[Doc], now: str) -> bool:
 
 def establish(definition: Doc, now: str) -> bool:
     """Mark, in place, a definition with accepted names as served. Returns whether it changed."""
-    if not are_names_accepted(definition) or is_established(definition):
+    if not strategy.has_condition(definition, "NamesAccepted") or is_established(definition):
         return False
     told = "the initial names have been accepted"
     set_condition(definition, "Established", "True", "InitialNamesAccepted", told, now)

@@ -43,18 +43,13 @@ class LimitRangeStrategy(Strategy):
         errors, is_unique = [], field_rules.unique()
         for idx, item in enumerate(doc.get("spec", {}).get("limits", ())):
             at, kind = f"spec.limits[{idx}]", item.get("type", "")
-            errors += _validate_type(kind, f"{at}.type")
-            errors += is_unique(kind, f"{at}.type")
+            wrong = field_rules.sentences(f"{at}.type", kind, names.qualified_name(kind))
+            if not wrong and "/" not in kind and kind not in _TYPES:
+                wrong.append(invalid(f"{at}.type", kind, "must be a standard limit type or fully qualified"))
+            errors += [*wrong, *is_unique(kind, f"{at}.type")]
             errors += _validate_names(item, kind, at)
             errors += _validate_amounts(item, at)
         return errors
-
-
-def _validate_type(kind: str, at: str) -> Errors:
-    errors = field_rules.sentences(at, kind, names.qualified_name(kind))
-    if not errors and "/" not in kind and kind not in _TYPES:
-        errors.append(invalid(at, kind, "must be a standard limit type or fully qualified"))
-    return errors
 
 
 def _validate_names(item: Doc, kind: str, at: str) -> Wrong:
@@ -164,7 +159,16 @@ def _of_one(item: Doc, asker: Doc, amounts: Callable[[Doc, resources.Side], reso
     requests, limits = amounts(asker, "requests"), amounts(asker, "limits")
     yield from _past(item, "min", ("request", requests), ("limit", limits))
     yield from _past(item, "max", ("limit", limits), ("request", requests))
-    yield from _above_ratio(item, requests, limits)
+    for name, highest in _amounts(item, "maxLimitRequestRatio"):
+        told = f"{name} max limit to request ratio per {item['type']} is {highest}"
+        if name not in requests or requests[name].is_zero():
+            yield f"{told}, but no request is specified or request is 0"
+        elif name not in limits or limits[name].is_zero():
+            yield f"{told}, but no limit is specified or limit is 0"
+        else:
+            ratio = limits[name].milli_value() / requests[name].milli_value()
+            if ratio * 1000 > highest.milli_value():
+                yield f"{told}, but provided ratio is {ratio:f}"
 
 
 def _amounts(item: Doc, field: str) -> Iterable[tuple[str, Quantity]]:
@@ -181,16 +185,3 @@ def _past(item: Doc, bound: str, *sides: tuple[str, resources.Amounts]) -> Itera
         stated = [(side, amounts[name]) for side, amounts in sides if name in amounts]
         past = [each for each in stated if (each[1] < most if bound == "min" else each[1] > most)]
         yield from (f"{told}, but {side} is {amount}" for side, amount in past[:1])
-
-
-def _above_ratio(item: Doc, requests: resources.Amounts, limits: resources.Amounts) -> Iterator[str]:
-    for name, highest in _amounts(item, "maxLimitRequestRatio"):
-        told = f"{name} max limit to request ratio per {item['type']} is {highest}"
-        if name not in requests or requests[name].is_zero():
-            yield f"{told}, but no request is specified or request is 0"
-        elif name not in limits or limits[name].is_zero():
-            yield f"{told}, but no limit is specified or limit is 0"
-        else:
-            ratio = limits[name].milli_value() / requests[name].milli_value()
-            if ratio * 1000 > highest.milli_value():
-                yield f"{told}, but provided ratio is {ratio:f}"

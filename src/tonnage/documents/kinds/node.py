@@ -55,7 +55,12 @@ class NodeStrategy(Strategy):
     def default(self, doc: Doc) -> None:
         """Mirrors SetDefaults_NodeStatus, and the conversion that keeps podCIDR and podCIDRs equal."""
         spec, status = doc.setdefault("spec", {}), doc.setdefault("status", {})
-        _default_pod_ranges(spec)
+        # `podCIDR` is the first of `podCIDRs`; if they differ `podCIDR` wins, because old clients write only that.
+        single, ranges = spec.pop("podCIDR", ""), spec.get("podCIDRs", [])
+        if single and ranges[:1] != [single]:
+            ranges = spec["podCIDRs"] = [single]
+        if ranges:
+            spec["podCIDR"] = ranges[0]
         if "capacity" in status and "allocatable" not in status:
             status["allocatable"] = dict(status["capacity"])
         super().default(doc)
@@ -118,15 +123,6 @@ class NodeStrategy(Strategy):
             told.append("spec.externalID: this field is deprecated, and is unused by Kubernetes")
         ranges = enumerate(spec.get("podCIDRs", []))
         return told + range_warnings((f"spec.podCIDRs[{idx}]", value) for idx, value in ranges)
-
-
-def _default_pod_ranges(spec: Doc) -> None:
-    """`podCIDR` is the first of `podCIDRs`; if they differ `podCIDR` wins, because old clients write only that."""
-    single, ranges = spec.pop("podCIDR", ""), spec.get("podCIDRs", [])
-    if single and ranges[:1] != [single]:
-        ranges = spec["podCIDRs"] = [single]
-    if ranges:
-        spec["podCIDR"] = ranges[0]
 
 
 def _validate_taints(taints: list[Doc]) -> Wrong:

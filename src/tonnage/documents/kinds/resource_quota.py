@@ -174,7 +174,12 @@ def usage_of(resource: Resource, doc: Doc, now: datetime) -> resources.Amounts:
         case "persistentvolumeclaims":
             used |= _claim_usage(doc)
         case "services":
-            used |= _service_usage(doc["spec"])
+            ports, kind = doc["spec"].get("ports", []), doc["spec"].get("type")
+            allocates = kind == "LoadBalancer" and doc["spec"].get("allocateLoadBalancerNodePorts", True)
+            if kind != "NodePort" and not allocates:
+                ports = [port for port in ports if kind == "LoadBalancer" and port.get("nodePort")]
+            used |= {"services": _ONE, "services.nodeports": Quantity.from_int(len(ports))}
+            used["services.loadbalancers"] = _ONE if kind == "LoadBalancer" else _ZERO
         case plural if plural in _COUNTED_BY_PLURAL:
             used[plural] = _ONE
     return used
@@ -222,18 +227,6 @@ def _claim_usage(claim: Doc) -> resources.Amounts:
         used["requests.storage"] = largest if is_whole else Quantity.from_bytes(largest.value())
     name = class_name_in(claim)
     return used | ({f"{name}{_CLASS_SUFFIX}{key}": amount for key, amount in used.items()} if name else {})
-
-
-def _service_usage(spec: Doc) -> resources.Amounts:
-    ports, kind = spec.get("ports", []), spec.get("type")
-    has_node_ports = kind == "NodePort" or (kind == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts", True))
-    if not has_node_ports:
-        ports = [port for port in ports if kind == "LoadBalancer" and port.get("nodePort")]
-    return {
-        "services": _ONE,
-        "services.nodeports": Quantity.from_int(len(ports)),
-        "services.loadbalancers": _ONE if kind == "LoadBalancer" else _ZERO,
-    }
 
 
 def is_about(quota: Doc, resource: Resource, doc: Doc) -> bool:
@@ -314,7 +307,13 @@ class ResourceQuotaStrategy(Strategy):
     def validate(self, doc: Doc) -> Errors:
         spec = doc.get("spec", {})
         errors = [*_validate_amounts(spec.get("hard", {}), "spec.hard")]
-        errors += _validate_scopes(spec.get("scopes", []), spec.get("hard", {}))
+        scopes, unfit = spec.get("scopes", []), _UnfitResources(spec.get("hard", {}))
+        for scope in scopes:
+            if scope not in SCOPES:
+                errors.append(invalid("spec.scopes", scopes, "unsupported scope"))
+            errors += [invalid("spec.scopes", scopes, "unsupported scope applied to resource")] * unfit.count(scope)
+        if any(pair <= set(scopes) for pair in _CONFLICTING):
+            errors.append(invalid("spec.scopes", scopes, "conflicting scopes"))
         if "scopeSelector" in spec:
             errors += _validate_selector(spec["scopeSelector"], spec.get("hard", {}))
         return errors
@@ -350,18 +349,6 @@ def _validate_amounts(amounts: dict[str, str], path: str) -> Wrong:
         if "/" not in name and not _is_standard(name):
             yield invalid(at, name, "must be a standard resource for quota")
         yield from resources.validate_resource_quantity(name, text, at)
-
-
-def _validate_scopes(scopes: list[str], hard: Iterable[str]) -> Errors:
-    errors: Errors = []
-    unfit = _UnfitResources(hard)
-    for scope in scopes:
-        if scope not in SCOPES:
-            errors.append(invalid("spec.scopes", scopes, "unsupported scope"))
-        errors += [invalid("spec.scopes", scopes, "unsupported scope applied to resource")] * unfit.count(scope)
-    if any(pair <= set(scopes) for pair in _CONFLICTING):
-        errors.append(invalid("spec.scopes", scopes, "conflicting scopes"))
-    return errors
 
 
 def _validate_selector(selector: Doc, hard: Iterable[str]) -> Errors:

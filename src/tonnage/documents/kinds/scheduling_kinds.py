@@ -164,10 +164,6 @@ class ResourceSliceStrategy(Strategy):
 _NAMING = ("key", "operator", "value", "effect")
 
 
-def _validate_overhead(overhead: Doc, path: str) -> Errors:
-    return validate_resource_requirements({"limits": overhead.get("podFixed", {})}, path)
-
-
 def _validate_unlike_tolerations(tolerations: list[Doc], path: str) -> Errors:
     is_repeated = unique()
     return validate_tolerations(tolerations, path) + [
@@ -179,7 +175,9 @@ def _validate_unlike_tolerations(tolerations: list[Doc], path: str) -> Errors:
 
 class RuntimeClassStrategy(Strategy):
     by_hand: ClassVar[field_rules.Rules] = {
-        "overhead": _validate_overhead,
+        "overhead": lambda overhead, path: validate_resource_requirements(
+            {"limits": overhead.get("podFixed", {})}, path
+        ),
         "scheduling.tolerations": _validate_unlike_tolerations,
     }
 

@@ -31,11 +31,8 @@ _MAX_POSITION = 20
 _GO_TYPES = {dict: "object", list: "array", str: "string", bool: "bool"}
 
 
-class PatchFailed(ApiError):
+class PatchFailed(ApiError, code=500, reason=""):
     """An error without a reason upstream: 500, only a sentence. Patches that misuse a directive get it."""
-
-    code = 500
-    reason = ""
 
 
 class _DoesNotApplyError(Exception):

@@ -82,7 +82,8 @@ class CronSchedule:
                 year, month = (shown.year + 1, 1) if shown.month == 12 else (shown.year, shown.month + 1)
                 t = clock.at(year, month, 1)
             elif not self._is_day(shown):
-                t = clock.next_midnight(shown)
+                tomorrow = shown.date() + timedelta(days=1)
+                t = clock.at(tomorrow.year, tomorrow.month, tomorrow.day)
             elif not self.hours >> shown.hour & 1:
                 t = t - shown.minute * 60 + 3600
             elif not self.minutes >> shown.minute & 1:
@@ -116,10 +117,6 @@ class _Clock:
             return t
         return t + (24 - shown.hour) * 3600 if shown.hour > 12 else t
 
-    def next_midnight(self, shown: datetime) -> int:
-        tomorrow = shown.date() + timedelta(days=1)
-        return self.at(tomorrow.year, tomorrow.month, tomorrow.day)
-
     def _offset(self, t: int) -> int:
         offset = self.show(t).utcoffset()
         return 0 if offset is None else int(offset.total_seconds())
@@ -130,24 +127,20 @@ def parse_schedule(text: str) -> CronSchedule:
     if not text:
         raise InvalidSchedule("empty spec string")
     if text.startswith(("TZ=", "CRON_TZ=")):
-        text = _without_zone(text)
+        # A leading zone is read because errors about it come first; a schedule with a zone is never accepted.
+        zone, blank, rest = text.partition(" ")
+        if not blank:
+            raise InvalidSchedule("invalid schedule format: runtime error: slice bounds out of range [:-1]")
+        name = zone.partition("=")[2]
+        if not is_zone(name):
+            raise InvalidSchedule(f"provided bad location {name}: unknown time zone {name}")
+        text = rest.strip()
     if text.startswith("@"):
         return _described(text)
     words = text.split()
     if len(words) != len(_FIELDS):
         raise InvalidSchedule(f"expected exactly {len(_FIELDS)} fields, found {len(words)}: [{' '.join(words)}]")
     return CronSchedule(*(_bits(word, field) for word, field in zip(words, _FIELDS, strict=True)))
-
-
-def _without_zone(text: str) -> str:
-    """Parse a leading zone, because errors about it come first; a schedule with a zone is never accepted."""
-    zone, blank, rest = text.partition(" ")
-    if not blank:
-        raise InvalidSchedule("invalid schedule format: runtime error: slice bounds out of range [:-1]")
-    name = zone.partition("=")[2]
-    if not is_zone(name):
-        raise InvalidSchedule(f"provided bad location {name}: unknown time zone {name}")
-    return rest.strip()
 
 
 def is_zone(name: str) -> bool:

@@ -38,10 +38,17 @@ _LAYOUTS = {
 
 
 def driver_findings(facts: Facts, figures: Mapping[str, DriverFigures]) -> Iterator[Finding]:
+    is_off = facts.server is not None and facts.server.is_on("MutablePVNodeAffinity") is FactAnswer.NO
     for name, driver in facts.drivers.items():
         yield CATALOGUE["driver-summary"].about(driver, _summary(facts, driver, figures[name]), NOTHING)
         yield from registration_findings(facts, driver)
-        yield from _rebuilding(facts, driver)
+        if is_off and rebuilds_volumes(driver):
+            yield CATALOGUE["rebuilding-needs-gate"].about(
+                driver,
+                "it can rebuild volumes, but the API server does not let a volume's node affinity change: no volume"
+                " can leave its node",
+                "start the API server with --feature-gates=MutablePVNodeAffinity=true",
+            )
         yield from _capacity(facts, driver)
     yield from unpublished_findings(facts)
     yield from _without_driver(facts)
@@ -87,17 +94,6 @@ def registration_findings(facts: Facts, driver: CSIDriver) -> Iterator[Finding]:
             NOTHING
             if held
             else "run its node plugin there, or set preventPodSchedulingIfMissing: true on its CSIDriver (KEP-5030)",
-        )
-
-
-def _rebuilding(facts: Facts, driver: CSIDriver) -> Iterator[Finding]:
-    is_off = facts.server is not None and facts.server.is_on("MutablePVNodeAffinity") is FactAnswer.NO
-    if is_off and rebuilds_volumes(driver):
-        yield CATALOGUE["rebuilding-needs-gate"].about(
-            driver,
-            "it can rebuild volumes, but the API server does not let a volume's node affinity change: no volume"
-            " can leave its node",
-            "start the API server with --feature-gates=MutablePVNodeAffinity=true",
         )
 
 

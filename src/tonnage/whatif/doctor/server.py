@@ -180,14 +180,10 @@ async def _access(
 ) -> list[GrantedAccess]:
     slots = asyncio.Semaphore(_MOST_AT_ONCE)
 
-    async def asked(permission: Permission) -> GrantedAccess:
-        async with slots:
-            return await _may(client, permission, account)
-
-    return list(await asyncio.gather(*(asked(each) for each in permissions)))
+    return list(await asyncio.gather(*(_may(client, each, account, slots) for each in permissions)))
 
 
-async def _may(client: Client, permission: Permission, account: User | None) -> GrantedAccess:
+async def _may(client: Client, permission: Permission, account: User | None, slots: asyncio.Semaphore) -> GrantedAccess:
     """Whether the account has the permission; without an account, whether we have it."""
     names = ("verb", "group", "resource", "subresource", "namespace", "name")
     reviews = resources.ACCESS_REVIEWS if account is None else resources.SUBJECT_ACCESS_REVIEWS
@@ -200,7 +196,7 @@ async def _may(client: Client, permission: Permission, account: User | None) -> 
         },
     }
     try:
-        async with asyncio.timeout(_PATIENCE_S):
+        async with slots, asyncio.timeout(_PATIENCE_S):
             body = await client.raw("POST", reviews.path(), msgspec.json.encode(review))
         answer = msgspec.json.decode(body)
         status = answer["status"]

@@ -179,7 +179,12 @@ class Rehearsal:
             elif is_drained:
                 refused = self.events.refused.get(place.pod.key, "") or "its eviction was not allowed"
                 self._add_stuck(place, refused, step, is_evicted=False)
-        self._read_budgets(before)
+        pods = [pod for name in before.nodes for pod in self.world.pods_on(name) if pod.key in self.events.refused]
+        for budget in self.world.all(PodDisruptionBudget):
+            keys = [pod.key for pod in pods if pod.namespace == budget.namespace and guards(budget, pod)]
+            if keys:
+                refused = self.events.refused[keys[0]]
+                self.outcome.budgets.append(outcome.BlockingBudget(budget.key, tuple(sorted(keys)), refused))
 
     def _read_gone(self, before: outcome.Places, place: outcome.PodPlace, step: str, *, is_preempted: bool) -> None:
         self.outcome.lost_data += place.lost_data
@@ -218,12 +223,3 @@ class Rehearsal:
         volumes = tuple(outcome.VolumeMove(claim, "stays", volume.size.value()) for claim, volume in place.volumes)
         workload, comes_back = workload_of(place.pod, self._makers), False if step else None
         return outcome.Stuck(place.pod.key, workload, place.node, message, is_evicted, volumes, step, comes_back)
-
-    def _read_budgets(self, before: outcome.Places) -> None:
-        pods = [pod for name in before.nodes for pod in self.world.pods_on(name) if pod.key in self.events.refused]
-        for budget in self.world.all(PodDisruptionBudget):
-            keys = [pod.key for pod in pods if pod.namespace == budget.namespace and guards(budget, pod)]
-            if keys:
-                self.outcome.budgets.append(
-                    outcome.BlockingBudget(budget.key, tuple(sorted(keys)), self.events.refused[keys[0]])
-                )

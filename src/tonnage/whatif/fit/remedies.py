@@ -67,7 +67,8 @@ class Remedies:
                 least = ((knob, self._least(knob)) for knob in lacking)  # one that lacks two things is not helped
                 of_nodes += [_remedy(knob, amount) for knob, amount in least if amount is not None]
         free = [*self._by_unused_claims(), *self._by_workload()]
-        singles = sorted(knobs.merged([*free, *of_nodes], _words), key=_cost)
+        singles = knobs.merged([*free, *of_nodes], _words)
+        singles.sort(key=lambda each: (each.rank, each.amount, each.node, each.pattern))
         return [
             *singles,
             *([] if of_nodes else knobs.merged(self._pairs(), _words)),
@@ -203,11 +204,6 @@ class Remedies:
 
 def _remedy(knob: knobs.Knob, amount: int) -> knobs.Remedy:
     return knobs.Remedy(knob.rank, amount, knob.told(amount), (knob.node,) if knob.node else ())
-
-
-def _cost(remedy: knobs.Remedy) -> Any:
-    """The cheaper kind first, of one kind the smaller first."""
-    return remedy.rank, remedy.amount, remedy.node, remedy.pattern
 
 
 def _words(remedy: knobs.Remedy) -> Hashable:

@@ -96,7 +96,12 @@ def cause_of(
     fitting = {answer.name for answer in behind.nodes if answer.feasible}
     closed = [answer for answer in refused if answer.name in fitting]
     if closed:
-        return _closed_cause(pod, closed, places)
+        # Of nodes that would take the pod if they were open, those count that the fewest marks close.
+        marks = {answer.name: _closing(pod, places.nodes[answer.name]) for answer in closed}
+        mark = min(marks.values(), key=lambda text: (text.count(" and "), text))
+        nodes = tuple(answer for answer in closed if marks[answer.name] == mark)
+        where = _place([answer.name for answer in nodes], places.zone_of)
+        return CauseOfPod(PendingCause(CORDONED if mark == _CORDON else TAINTS, mark, where), nodes)
     cause_of_pod = _refused_cause(pod, behind, class_of, places)
     if cause_of_pod.cause.kind in (SELECTOR, PLACES):
         return cause_of_pod
@@ -105,15 +110,6 @@ def cause_of(
     told = {_closing(pod, places.nodes[answer.name]) for answer in cause_of_pod.nodes}
     about = f" ({told.pop()})" if len(told) == 1 else ""
     return cause_of_pod._replace(cause=cause_of_pod.cause._replace(where=where + about))
-
-
-def _closed_cause(pod: PodInfo, closed: Sequence[NodeAnswer], places: NodePlaces) -> CauseOfPod:
-    """Of nodes that would take the pod if they were open, those count that the fewest marks close."""
-    marks = {answer.name: _closing(pod, places.nodes[answer.name]) for answer in closed}
-    told = min(marks.values(), key=lambda text: (text.count(" and "), text))
-    nodes = tuple(answer for answer in closed if marks[answer.name] == told)
-    where = _place([answer.name for answer in nodes], places.zone_of)
-    return CauseOfPod(PendingCause(CORDONED if told == _CORDON else TAINTS, told, where), nodes)
 
 
 _CORDON = "a cordon"

@@ -291,7 +291,10 @@ def counts(tally: Tally) -> str:
 def show(tally: Tally, until: datetime, page: TextPage) -> None:
     page.say(text(_headline(tally, until), style="bold"))
     if tally.by_scoring:
-        page.say(text(_by_scoring(tally)))
+        come = "comes" if tally.by_scoring == 1 else "come"
+        told = f"{tally.by_scoring:,} of {count_text(tally.differing, 'difference')} {come} from StorageCapacityScoring"
+        fix = "--feature-gates StorageCapacityScoring=false"
+        page.say(text(f"{told}, which kube-scheduler has off by default; without it: {fix}"))
     if tally.unseen:
         page.say(
             text(
@@ -319,12 +322,6 @@ def _headline(tally: Tally, until: datetime) -> str:
     if tally.ties:
         told += f", {tally.ties:,} of them between nodes that are equally good"
     return f"{told}; {tally.differing:,} differed"
-
-
-def _by_scoring(tally: Tally) -> str:
-    come = "comes" if tally.by_scoring == 1 else "come"
-    told = f"{tally.by_scoring:,} of {count_text(tally.differing, 'difference')} {come} from StorageCapacityScoring"
-    return f"{told}, which kube-scheduler has off by default; without it: --feature-gates StorageCapacityScoring=false"
 
 
 def _refused(tally: Tally) -> str:

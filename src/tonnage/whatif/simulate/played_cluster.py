@@ -12,7 +12,7 @@ sizes: pools 100 and 100 hold 80+20 twice if each 20 goes beside an 80, else onc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -143,7 +143,10 @@ class PlayedCluster:
     # -- the driver's choices -----------------------------------------------------------------------------------------
 
     def _pool_for(self, disk: Disk, claim: PersistentVolumeClaim) -> int | None:
-        asked, own = self._asked_of(disk), self._ask(claim)
+        classes = self.world.storage.classes_of(disk)
+        claims = self._replica.claims if self._replica is not None else ()
+        asked = {each.key: self._ask(each) for each in claims if each.class_name in classes}
+        own = self._ask(claim)
         if claim.key not in asked or len({*asked.values()}) == 1 or not any(ask.size for ask in asked.values()):
             # with equal claims the choice does not matter
             return self._picked(disk, own)
@@ -173,12 +176,6 @@ class PlayedCluster:
             Pool(free, tuple(name for name, numbers in reached.items() if number in numbers))
             for number, free in enumerate(disk.pools)
         )
-
-    def _asked_of(self, disk: Disk) -> Mapping[Key, Ask]:
-        """What the current replica's claims ask of a disk."""
-        classes = self.world.storage.classes_of(disk)
-        claims = self._replica.claims if self._replica is not None else ()
-        return {claim.key: self._ask(claim) for claim in claims if claim.class_name in classes}
 
     def _ask(self, claim: PersistentVolumeClaim) -> Ask:
         storage, class_name = self.world.storage, claim.class_name or ""

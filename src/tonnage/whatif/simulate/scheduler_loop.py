@@ -109,7 +109,11 @@ class SchedulerLoop:
             engine.done(queued.pod)
             binding = SimulatedBinding(queued, attempt.placement, _bound(attempt.placement, self))
             if attempt.waits:
-                self._held_back(binding, attempt)
+                # Permit plugins let the pod wait. Nothing here allows it: after their timeout it counts as rejected.
+                plugin, seconds = min(attempt.waits.items(), key=lambda item: item[1])
+                told = f"rejected due to timeout after waiting {seconds:g}s"
+                binding.status = Status(Code.UNSCHEDULABLE, (told,), plugin)
+                self._world.agenda.after(seconds, lambda: self._failed(binding))
                 return
             self._answered(binding, None)
         elif attempt.stage is AttemptStage.DECIDE:
@@ -117,12 +121,6 @@ class SchedulerLoop:
         else:
             decision = attempt.decision
             self._came_back(queued, attempt.status, decision.node if decision is not None else "")
-
-    def _held_back(self, binding: SimulatedBinding, attempt: Attempt) -> None:
-        """Permit plugins let the pod wait. Nothing here allows it: after their timeout it counts as rejected."""
-        plugin, seconds = min(attempt.waits.items(), key=lambda item: item[1])
-        binding.status = Status(Code.UNSCHEDULABLE, (f"rejected due to timeout after waiting {seconds:g}s",), plugin)
-        self._world.agenda.after(seconds, lambda: self._failed(binding))
 
     # -- unschedulable pods -------------------------------------------------------------------------------------------
 
@@ -132,7 +130,11 @@ class SchedulerLoop:
         if diagnosis is None:
             self._requeue(queued)
             return
-        self._count_budgets()
+        # Preemption reads the budgets' statuses, which a controller would maintain.
+        budgets = self._world.all(small_groups.PodDisruptionBudget)
+        pods = self._world.pods() if budgets else []
+        for budget in budgets:
+            self._world.put(with_true_status(budget, pods, self._world.find, self._world.clock.now()))
         outcome = self._engine.post_filter(attempt)
         plugins = diagnosis.rejecting_plugins()
         if outcome is None or outcome.plugin is None:
@@ -143,13 +145,6 @@ class SchedulerLoop:
     def _requeue(self, queued: QueuedPod, plugins: Iterable[str] = (), nomination: str | None = None) -> bool:
         newest = self._world.get(core_v1.Pod, queued.info.key)
         return self._engine.requeue(queued, newest, plugins=plugins, nomination=nomination)
-
-    def _count_budgets(self) -> None:
-        """Update the budgets' statuses, which preemption reads and a controller would maintain."""
-        budgets = self._world.all(small_groups.PodDisruptionBudget)
-        pods = self._world.pods() if budgets else []
-        for budget in budgets:
-            self._world.put(with_true_status(budget, pods, self._world.find, self._world.clock.now()))
 
     def _preempt(self, queued: QueuedPod, outcome: PostFilterOutcome, plugins: Iterable[str]) -> None:
         """Delete the victims; the pod is nominated to their node, and waits until they are gone."""

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final
 
 from tonnage.behaviour.workloads.pod_states import RejectedPods
@@ -95,7 +96,11 @@ class World(WorldState):
         self.storage.open()
         for pod in self.pods():
             self._keep(pod, is_new=True)
-        self._take_unseen(hold for holds in unseen.values() for hold in holds)
+        # Use up the volumes of bound claims that capacity is still held for: the figures do not show them yet.
+        for hold in chain.from_iterable(unseen.values()):
+            for volume in () if hold.is_rebuild else map(self.volume_of, hold.claims):
+                if volume is not None and self.storage.home.get(volume.name) is not None:
+                    self.storage.take_unseen(volume)
         self.storage.publish_all()
         for volume in self.all(PersistentVolume):
             if volume.spec.claim_ref is None:
@@ -107,14 +112,6 @@ class World(WorldState):
             self.binder.claim_changed(claim)
         for pod in self.pods():
             self.controllers.pod_came(pod)
-
-    def _take_unseen(self, holds: Iterable[Hold]) -> None:
-        """Use up the volumes of bound claims that capacity is still held for: the figures do not show them yet."""
-        for hold in holds:
-            volumes = [] if hold.is_rebuild else [self.volume_of(key) for key in hold.claims]
-            for volume in volumes:
-                if volume is not None and self.storage.home.get(volume.name) is not None:
-                    self.storage.take_unseen(volume)
 
     def _keep(self, pod: Pod, *, is_new: bool) -> None:
         if is_new:

@@ -94,13 +94,23 @@ class PodStrategy(Strategy):
         return not pod_spec_unchanged(new["spec"], old["spec"])
 
     def prepare_status(self, new: Doc, old: Doc) -> None:
-        """Spec, owners and qosClass cannot be written through status; observed generations are kept."""
+        """Spec, owners and qosClass cannot be written through status. An observedGeneration that a client
+        leaves out keeps its value, in the status and in every condition."""
         keep(new, old, "spec")
         keep(new["metadata"], old["metadata"], "ownerReferences")
         status, was = new.setdefault("status", {}), old.get("status", {})
         if not status.get("qosClass") and "qosClass" in was:
             status["qosClass"] = was["qosClass"]
-        _keep_observed(status, was)
+        if not status.get("observedGeneration") and "observedGeneration" in was:
+            status["observedGeneration"] = was["observedGeneration"]
+        before: dict[str, deque[int]] = {}
+        for condition in was.get("conditions", ()):
+            before.setdefault(condition.get("type", ""), deque()).append(condition.get("observedGeneration", 0))
+        for condition in status.get("conditions", ()):
+            remembered = before.get(condition.get("type", ""))
+            generation = remembered.popleft() if remembered else 0
+            if not condition.get("observedGeneration") and generation:
+                condition["observedGeneration"] = generation
         status.pop("nodeAllocatableResourceClaimStatuses", None)  # its gate is closed on a stock server
 
     def validate_status(self, new: Doc, old: Doc) -> Errors:
@@ -173,20 +183,6 @@ def drop_disabled_pod_fields(spec: Doc) -> None:
             lifecycle = container.get("lifecycle", {})
             if lifecycle.pop("stopSignal", None) is not None and not lifecycle:
                 del container["lifecycle"]
-
-
-def _keep_observed(status: Doc, was: Doc) -> None:
-    """An observedGeneration that a client leaves out keeps its value, in the status and in every condition."""
-    if not status.get("observedGeneration") and "observedGeneration" in was:
-        status["observedGeneration"] = was["observedGeneration"]
-    before: dict[str, deque[int]] = {}
-    for condition in was.get("conditions", ()):
-        before.setdefault(condition.get("type", ""), deque()).append(condition.get("observedGeneration", 0))
-    for condition in status.get("conditions", ()):
-        remembered = before.get(condition.get("type", ""))
-        generation = remembered.popleft() if remembered else 0
-        if not condition.get("observedGeneration") and generation:
-            condition["observedGeneration"] = generation
 
 
 class PodTemplateStrategy(Strategy):

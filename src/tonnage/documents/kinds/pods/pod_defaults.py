@@ -56,8 +56,13 @@ def default_pod(pod: Doc) -> None:
     default_pod_spec(spec)
     if spec["terminationGracePeriodSeconds"] < 0:
         spec["terminationGracePeriodSeconds"] = 1
-    if "status" in pod:
-        _default_addresses(pod["status"])
+    # `podIP` is the first of `podIPs`; if they differ, `podIP` wins.
+    status = pod.get("status", {})
+    single, several = status.get("podIP"), status.get("podIPs")
+    if single and (not several or several[0].get("ip") != single):
+        status["podIPs"] = [{"ip": single}]
+    elif several:
+        status["podIP"] = several[0].get("ip", "")
 
 
 def default_pod_spec(spec: Doc) -> None:
@@ -99,16 +104,6 @@ def _default_pod_level(spec: Doc) -> None:
             requests.setdefault(name, limit)
     if requests:
         own["requests"] = requests
-
-
-def _default_addresses(status: Doc) -> None:
-    """Keep `podIP` equal to the first of `podIPs`; if they differ, `podIP` wins."""
-    single = status.get("podIP")
-    several = status.get("podIPs")
-    if single and (not several or several[0].get("ip") != single):
-        status["podIPs"] = [{"ip": single}]
-    elif several:
-        status["podIP"] = several[0].get("ip", "")
 
 
 def pull_policy(image: str) -> str:

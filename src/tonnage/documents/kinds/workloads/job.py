@@ -47,8 +47,18 @@ class JobStrategy(WorkloadStrategy):
 
     def prepare_create(self, doc: Doc) -> None:
         super().prepare_create(doc)
-        if not doc["spec"].get("manualSelector"):
-            _generate_selector(doc)
+        spec, name, uid = doc["spec"], doc["metadata"].get("name", ""), doc["metadata"].get("uid", "")
+        if spec.get("manualSelector"):
+            return
+        # Select by the Job's uid, which is unique. Labels that a user set there are kept, and validated later.
+        meta = spec["template"].setdefault("metadata", {})
+        wanted = {OLD_JOB_NAME: name, JOB_NAME: name, OLD_CONTROLLER_UID: uid, CONTROLLER_UID: uid}
+        labels = meta.setdefault("labels", {})
+        for key, value in wanted.items():  # in place: the Job may share this map
+            labels.setdefault(key, value)
+        selector = dict(spec.get("selector") or {})
+        selector["matchLabels"] = {CONTROLLER_UID: uid, **selector.get("matchLabels", {})}
+        spec["selector"] = selector
 
     def validate(self, doc: Doc) -> Errors:
         spec, name = doc["spec"], doc["metadata"].get("name", "")
@@ -93,19 +103,6 @@ def size_warnings(spec: Doc, path: str) -> list[str]:
         f"{path}: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, "
         "Kubernetes might not be able to track completedIndexes when a big number of indexes fail"
     ]
-
-
-def _generate_selector(doc: Doc) -> None:
-    """Select by the Job's uid, which is unique. Labels that a user set there are kept, and validated later."""
-    spec, name, uid = doc["spec"], doc["metadata"].get("name", ""), doc["metadata"].get("uid", "")
-    meta = spec["template"].setdefault("metadata", {})
-    wanted = {OLD_JOB_NAME: name, JOB_NAME: name, OLD_CONTROLLER_UID: uid, CONTROLLER_UID: uid}
-    labels = meta.setdefault("labels", {})
-    for key, value in wanted.items():  # in place: the Job may share this map
-        labels.setdefault(key, value)
-    selector = dict(spec.get("selector") or {})
-    selector["matchLabels"] = {CONTROLLER_UID: uid, **selector.get("matchLabels", {})}
-    spec["selector"] = selector
 
 
 def _validate_generated_selector(doc: Doc) -> Errors:
@@ -224,7 +221,7 @@ class CronJobStrategy(Strategy):
         default_pod_spec(doc["spec"]["jobTemplate"]["spec"]["template"]["spec"])
 
     def drop_disabled_fields(self, new: Doc, old: Doc) -> None:
-        drop_disabled_pod_fields(_job_spec(new).get("template", {}).get("spec", {}))
+        drop_disabled_pod_fields(dig(new, "spec", "jobTemplate", "spec", "template", "spec") or {})
 
     def validate(self, doc: Doc) -> Errors:
         errors = _validate_spec(doc["spec"], None)
@@ -238,7 +235,7 @@ class CronJobStrategy(Strategy):
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
         told = workload_name_warnings(new["metadata"].get("name", "")) if old is None else []
-        spec = _job_spec(new)
+        spec = dig(new, "spec", "jobTemplate", "spec") or {}
         if old is None or self.spec_changed(new, old):
             told += size_warnings(spec, _AT)
             told += spec_warnings(spec.get("template", {}).get("spec", {}), f"{_AT}.template.spec")
@@ -248,10 +245,6 @@ class CronJobStrategy(Strategy):
                 "https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details"
             )
         return told
-
-
-def _job_spec(doc: Doc) -> Doc:
-    return dig(doc, "spec", "jobTemplate", "spec") or {}
 
 
 def _validate_spec(spec: Doc, was: Doc | None) -> Errors:
