@@ -160,23 +160,16 @@ MAX_BINDINGS = 256
 class BindingSlots:
     def __init__(self, limit: int = MAX_BINDINGS) -> None:
         self._limit = limit
-        self._taken = 0
-        self._free = asyncio.Event()
-        self._free.set()
+        self.taken = 0
+        self.free = asyncio.Event()
+        """Set while a slot is free."""
+        self.free.set()
         self._resting: set[asyncio.Task[Any]] = set()
         self._is_closed = False
 
     @property
-    def taken(self) -> int:
-        return self._taken
-
-    @property
     def resting(self) -> int:
         return len(self._resting)
-
-    async def wait_free(self) -> None:
-        """Wait until a slot is free. It does not take one."""
-        await self._free.wait()
 
     def take(self) -> None:
         self._count(1)
@@ -208,11 +201,11 @@ class BindingSlots:
         self._is_closed = False
 
     def _count(self, step: int) -> None:
-        self._taken += step
-        if self._taken < self._limit:
-            self._free.set()
+        self.taken += step
+        if self.taken < self._limit:
+            self.free.set()
         else:
-            self._free.clear()
+            self.free.clear()
 
 
 MAX_WAIT_S = 15 * 60.0
@@ -227,10 +220,6 @@ class WaitingPod:
         self.node_name = node_name
         self._deadlines = {plugin: min(seconds, MAX_WAIT_S) for plugin, seconds in deadlines_s.items()}
         self._answer: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
-
-    @property
-    def pending_plugins(self) -> tuple[str, ...]:
-        return tuple(self._deadlines)
 
     def allow(self, plugin: str) -> None:
         """A plugin allows the pod."""

@@ -22,7 +22,7 @@ from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.engine.held_room import writer_of
 from tonnage.scheduling.volumes.attach.attached_volumes import NO_LIMIT, AttachedVolumes
 from tonnage.scheduling.volumes.capacity.pools import free_bytes, largest_volume
-from tonnage.scheduling.volumes.reservations.holds import CAUSES
+from tonnage.scheduling.volumes.reservations.holds import CAUSES, REFRESH
 
 _BY_MODE: Final = {
     "volume_binding_capacity_held_objects": "Capacity objects in which bytes are reserved.",
@@ -138,7 +138,7 @@ class DebugPages:
                 for hold, age_s in zip(holds, ages_s, strict=True)
             )
         made = sum(view.reservations_total for view in modes.values())
-        refreshed = sum(view.resets_total for view in modes.values())
+        refreshed = sum(view.ended[REFRESH] for view in modes.values())
         ended = {(cause,): sum(view.ended[cause] for view in modes.values()) for cause in (CAUSES if modes else ())}
         told = "Reservations of capacity that were made."
         yield counter("volume_binding_capacity_reservations", told, (), {(): made})

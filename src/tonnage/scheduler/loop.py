@@ -83,7 +83,7 @@ class SchedulingLoop:
             attempts, breathed_at = 0, self._clock.monotonic()
             while True:
                 # No await between pop and attempt: the pod is tried in its known state.
-                await self._slots.wait_free()
+                await self._slots.free.wait()
                 try:
                     queued = self._engine.pop()
                 except Exception:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tonnage.errors import TonnageError, did_you_mean
-from tonnage.scheduler.pod_traces import Attributes, Span, Tracer
+from tonnage.scheduler.pod_traces import Tracer
 from tonnage.scheduling.configuration.strict_decoding import Problem, document_of
 
 KIND: Final = "TracingConfiguration"
@@ -108,10 +108,8 @@ def _rate(value: Any) -> int:
     return value
 
 
-_NS: Final = 1_000_000_000
 _SEND_S: Final = 3
 """The longest time to send a batch, with retries."""
-_CLOSE_MS: Final = 3_000
 
 
 def open_tracer(configuration: TracingConfiguration, *, service: str, version: str, exporter: Any = None) -> Tracer:
@@ -134,48 +132,4 @@ def open_tracer(configuration: TracingConfiguration, *, service: str, version: s
         shutdown_on_exit=False,
     )
     provider.add_span_processor(export.BatchSpanProcessor(exporter))
-    return _Tracer(provider, provider.get_tracer("tonnage", version), trace, context.Context())
-
-
-@dataclass(frozen=True, slots=True)
-class _Tracer:
-    """The parts of the library in use; untyped, because the library is optional."""
-
-    provider: Any
-    tracer: Any
-    trace: Any
-    nobody: Any
-    """The context of a root span."""
-
-    def start(self, name: str, start_s: float, attributes: Attributes, context: Any = None) -> Span:
-        within = self.nobody if context is None else context
-        made = self.tracer.start_span(name, context=within, start_time=_ns(start_s), attributes=dict(attributes))
-        return _Span(self, made)
-
-    def close(self) -> None:
-        self.provider.force_flush(_CLOSE_MS)
-        self.provider.shutdown()
-
-
-@dataclass(frozen=True, slots=True)
-class _Span:
-    tracer: _Tracer
-    span: Any
-
-    @property
-    def is_recording(self) -> bool:
-        return bool(self.span.is_recording())
-
-    def child(self, name: str, start_s: float, attributes: Attributes) -> Span:
-        return self.tracer.start(name, start_s, attributes, self.tracer.trace.set_span_in_context(self.span))
-
-    def end(self, end_s: float, attributes: Attributes | None = None, error: str = "") -> None:
-        if attributes:
-            self.span.set_attributes(dict(attributes))
-        if error:
-            self.span.set_status(self.tracer.trace.StatusCode.ERROR, error)
-        self.span.end(end_time=_ns(end_s))
-
-
-def _ns(at_s: float) -> int:
-    return int(at_s * _NS)
+    return Tracer(provider, provider.get_tracer("tonnage", version), trace, context.Context())

@@ -5,14 +5,15 @@
                       decide ───┐                     decide ──┐ reserve ───┘   prebind ────┐ …
 
 A trace begins when a new pod is first queued and ends when it is bound or gone. Attributes follow OpenTelemetry's
-conventions for Kubernetes; ours begin with `tonnage.`. `Tracer` is the interface to a collector. Times are seconds
+conventions for Kubernetes; ours begin with `tonnage.`. `open_telemetry` opens the `Tracer`. Times are seconds
 since 1970.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Protocol
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 
@@ -25,30 +26,58 @@ from tonnage.scheduling.queue.waiting_pods import QueuedPod
 Attribute = str | int | float | bool
 Attributes = Mapping[str, Attribute]
 
+_NS: Final = 1_000_000_000
+_CLOSE_MS: Final = 3_000
 
-class Span(Protocol):
+
+@dataclass(frozen=True, slots=True)
+class Tracer:
+    """The parts of OpenTelemetry's library in use; untyped, because the library is optional."""
+
+    provider: Any
+    tracer: Any
+    trace: Any
+    nobody: Any
+    """The context of a root span."""
+
+    def start(self, name: str, start_s: float, attributes: Attributes, context: Any = None) -> Span:
+        """Begin a new trace or, with `context`, a part of one."""
+        within = self.nobody if context is None else context
+        made = self.tracer.start_span(name, context=within, start_time=_ns(start_s), attributes=dict(attributes))
+        return Span(self, made)
+
+    def close(self) -> None:
+        """Send the remaining spans, within some seconds."""
+        self.provider.force_flush(_CLOSE_MS)
+        self.provider.shutdown()
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
     """A piece of work with a duration."""
+
+    tracer: Tracer
+    span: Any
 
     @property
     def is_recording(self) -> bool:
         """False if it is not sampled: most pods are not, and their attributes need not be computed."""
-        ...
+        return bool(self.span.is_recording())
 
-    def child(self, name: str, start_s: float, attributes: Attributes) -> Span: ...
+    def child(self, name: str, start_s: float, attributes: Attributes) -> Span:
+        return self.tracer.start(name, start_s, attributes, self.tracer.trace.set_span_in_context(self.span))
 
     def end(self, end_s: float, attributes: Attributes | None = None, error: str = "") -> None:
         """End the span; with an `error` it failed."""
-        ...
+        if attributes:
+            self.span.set_attributes(dict(attributes))
+        if error:
+            self.span.set_status(self.tracer.trace.StatusCode.ERROR, error)
+        self.span.end(end_time=_ns(end_s))
 
 
-class Tracer(Protocol):
-    def start(self, name: str, start_s: float, attributes: Attributes) -> Span:
-        """Begin a new trace."""
-        ...
-
-    def close(self) -> None:
-        """Send the remaining spans, within some seconds."""
-        ...
+def _ns(at_s: float) -> int:
+    return int(at_s * _NS)
 
 
 MOST_PODS: Final = 10_000

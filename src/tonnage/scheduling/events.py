@@ -139,17 +139,13 @@ HintFn: TypeAlias = Callable[[PodInfo, ClusterEvent, Any, Any], Hint]
 new."""
 
 
-_FOR_MOUNTED_CLAIMS: Final[set[HintFn]] = set()
+FOR_MOUNTED_CLAIMS: Final[set[HintFn]] = set()
 
 
 def for_mounted_claims(hint: HintFn) -> HintFn:
     """Mark a hint as only for pods that mount a claim of the event (`claims_named`): other pods are not asked."""
-    _FOR_MOUNTED_CLAIMS.add(hint)
+    FOR_MOUNTED_CLAIMS.add(hint)
     return hint
-
-
-def is_for_mounted_claims(hint: HintFn) -> bool:
-    return hint in _FOR_MOUNTED_CLAIMS
 
 
 class Change(NamedTuple):

@@ -167,7 +167,7 @@ async def test_a_resting_binding_lends_its_slot():
             await wake.wait()
 
     slots.take()
-    full = asyncio.create_task(slots.wait_free())
+    full = asyncio.create_task(slots.free.wait())
     await turns()
     assert not full.done()
     resting = asyncio.create_task(binding())

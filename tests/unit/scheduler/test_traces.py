@@ -6,7 +6,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from scheduler_volume_rig import SchedulerRig
@@ -75,7 +75,7 @@ class KeptTraces:
 
 def traced(*objects: Any, **options: Any) -> tuple[SchedulerRig, KeptTraces, PodTraces]:
     tracer = KeptTraces()
-    rig = SchedulerRig(*objects, traces_of=lambda clock: PodTraces(tracer, clock), **options)
+    rig = SchedulerRig(*objects, traces_of=lambda clock: PodTraces(cast(Any, tracer), clock), **options)
     assert rig.traces is not None
     return rig, tracer, rig.traces
 

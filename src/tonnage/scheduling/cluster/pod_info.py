@@ -74,11 +74,6 @@ def requests_of(pod: Pod) -> Amounts:
     return _counted(_total(pod, _NOTHING, pod_level=True))
 
 
-def scored_amounts_of(pod: Pod) -> Amounts:
-    """A new pod's requests as NodeResourcesFit scores them: with assumptions, without pod-level resources."""
-    return _counted(_total(pod, ASSUMED, pod_level=False))
-
-
 def scored_usage_of(pod: Pod) -> tuple[int, int]:
     """CPU and memory of a resident as scores count them, pod-level resources included. With these, only resources that
     neither the pod nor any container names are assumed (getNonMissingContainerRequests)."""
@@ -239,8 +234,8 @@ class PodInfo:
 
     @derived
     def scored_amounts(self) -> Amounts:
-        """Its requests as NodeResourcesFit scores a new pod."""
-        return scored_amounts_of(self.pod)
+        """Its requests as NodeResourcesFit scores a new pod: with assumptions, without pod-level resources."""
+        return _counted(_total(self.pod, ASSUMED, pod_level=False))
 
     @derived
     def scored_usage(self) -> tuple[int, int]:

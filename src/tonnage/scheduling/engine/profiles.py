@@ -265,8 +265,6 @@ def _events_of(plugin: framework.Plugin) -> tuple[framework.EventHint, ...]:
         return ((EVERY_EVENT, None),)
 
 
-_log = logs.logger("tonnage.scheduler")
-
 _UNKNOWN_PRIORITY = -(1 << 63)
 
 

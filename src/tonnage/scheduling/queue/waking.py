@@ -66,7 +66,7 @@ class HintTable:
                 plugin: [
                     hint
                     for mask, hint in registered
-                    if mask.covers(event) and not (for_any and hint is not None and events.is_for_mounted_claims(hint))
+                    if mask.covers(event) and not (for_any and hint in events.FOR_MOUNTED_CLAIMS)
                 ]
                 for plugin, registered in self._rules.hints.items()
             }
@@ -335,8 +335,6 @@ class Waking:
     def _come_back(self, found: Round) -> None:
         """Stop waiting for the pod that is out."""
         self._due[found.key] = None
-        if found.out is None:
-            return
         self._forget_out(found)
 
     def _forget_out(self, found: Round) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tonnage.scheduling.cluster.pod_info import (
+    PodInfo,
     is_counted,
     is_extended,
     requests_of,
-    scored_amounts_of,
     scored_usage_of,
 )
 from tonnage.testing.builders import pod
@@ -168,7 +168,7 @@ def test_scores_assume_something_for_each_container_that_does_not_say():
     found = asking(container(cpu="1"), container("b", memory="50Mi"), container("c", cpu="0", memory="0"))
     # cpu: 1 + 0.1 + 0; memory: 200 + 50 + 0.
     assert scored_usage_of(found) == (1100, 250 * MI)
-    assert scored_amounts_of(found) == {"cpu": 1100, "memory": 250 * MI}
+    assert PodInfo(found).scored_amounts == {"cpu": 1100, "memory": 250 * MI}
     assert requests_of(found) == {"cpu": 1000, "memory": 50 * MI}
 
 
@@ -178,7 +178,7 @@ def test_pod_level_requests_count_in_scores_for_residents_but_not_for_newcomers(
         resources={"requests": {"cpu": "3", "hugepages-2Mi": "8Mi"}},
     )
     assert scored_usage_of(found) == (3000, 50 * MI)
-    assert scored_amounts_of(found) == {"cpu": 1000, "memory": 50 * MI, "hugepages-2Mi": 2 * MI}
+    assert PodInfo(found).scored_amounts == {"cpu": 1000, "memory": 50 * MI, "hugepages-2Mi": 2 * MI}
 
 
 def test_with_pod_level_requests_only_what_nobody_names_is_assumed():

@@ -11,7 +11,7 @@ from ledger_rig import GI, NODE_1, NODE_2, ZONE, LedgerRig, bound, written
 from support.scheduling_sight import next_expiry_at, promised, promises
 from support.virtual_clock import VirtualClock
 from tonnage.scheduling.volumes.bind_volumes import asking_for
-from tonnage.scheduling.volumes.reservations.holds import Hold
+from tonnage.scheduling.volumes.reservations.holds import REFRESH, Hold
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, driver, storage_class
 
@@ -258,7 +258,7 @@ def test_nothing_is_kept_of_promises_that_ended(rig: LedgerRig) -> None:
 
 def test_reservations_and_what_a_refresh_ends_of_them_are_counted(rig: LedgerRig) -> None:
     rig.reserve(rig.pod("web", "data"))
-    assert (rig.ledger.reservations_total, rig.ledger.resets_total) == (1, 0)
+    assert (rig.ledger.reservations_total, rig.ledger.ended[REFRESH]) == (1, 0)
     rig.put(bound("data"))
     rig.refresh()
-    assert (rig.ledger.reservations_total, rig.ledger.resets_total) == (1, 1)
+    assert (rig.ledger.reservations_total, rig.ledger.ended[REFRESH]) == (1, 1)

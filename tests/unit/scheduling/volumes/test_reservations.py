@@ -18,7 +18,7 @@ from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.engine.profiles import add_indexes
 from tonnage.scheduling.volumes.bind_volumes import asking_for
-from tonnage.scheduling.volumes.reservations.holds import Hold
+from tonnage.scheduling.volumes.reservations.holds import REFRESH, Hold
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import attachment, capacity, claim, pod_with, volume
@@ -115,7 +115,7 @@ def test_reservation_is_cleared_on_informer_update(rig: ReservationsRig) -> None
     refreshed = rig.refresh()
     assert not rig.is_reserved
     assert rig.causes() == {"refresh": 1}
-    assert rig.reservations.resets_total == 1
+    assert rig.reservations.ended[REFRESH] == 1
     assert rig.changed == [rig.room.uid, rig.room.uid]
     assert rig.released == [refreshed.metadata.resource_version]
 
@@ -381,7 +381,7 @@ def test_a_reservation_expires_a_timeout_after_the_last_claim_was_bound(rig: Res
     rig.wait(0.5)
     assert not rig.is_reserved
     assert rig.causes() == {"timeout": 1}
-    assert rig.reservations.resets_total == 0
+    assert rig.reservations.ended[REFRESH] == 0
     assert rig.released == [rig.room.metadata.resource_version]
     assert next_expiry_at(rig.reservations) is None
 

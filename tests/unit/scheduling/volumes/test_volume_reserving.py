@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 from volume_rig import FULL, GI, UNBINDABLE, VolumeRig, refused
 
+from tonnage.scheduling.volumes.reservations.holds import REFRESH
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
 from tonnage.testing.builders import node
@@ -56,7 +57,7 @@ def test_the_reservation_is_cleared_by_the_informers_update():
     rig.place(rig.pod("web", "20Gi"))
     rig.put(capacity("fast", "a", "100Gi"))  # whatever it says
     assert reserved(rig) == []
-    assert rig.cluster.index(Reservations).resets_total == 1
+    assert rig.cluster.index(Reservations).ended[REFRESH] == 1
 
 
 def test_a_restarted_scheduler_has_no_reservations():

@@ -341,11 +341,6 @@ class CapacityHolds(ABC):
         return []
 
     @property
-    def resets_total(self) -> int:
-        """How many holds ended because their object was published again, for the KEP's metric."""
-        return self.ended[REFRESH]
-
-    @property
     def longest_timeout_s(self) -> float:
         """The longest timeout of all profiles: it applies to holds without a known pod."""
         return self._told_timeout_s or DEFAULT_TIMEOUT_S
