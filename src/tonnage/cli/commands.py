@@ -16,8 +16,7 @@ from typing import Final
 import click
 from click.shell_completion import CompletionItem
 
-from tonnage import __version__
-from tonnage.errors import closest
+from tonnage import __version__, errors
 
 _TABLE: Final = """\
 Run a cluster
@@ -208,7 +207,7 @@ class SuggestingGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if self.get_command(ctx, name) is None and not ctx.resilient_parsing and not name.startswith("-"):
-            near = closest(name, self.list_commands(ctx))
+            near = errors.closest(name, self.list_commands(ctx))
             hint = f"did you mean '{near[0]}'?" if near else f"'{ctx.command_path} --help' lists the commands"
             raise HintedUsageError(f"no such command '{name}'", hint, ctx)
         return super().resolve_command(ctx, args)

@@ -25,8 +25,7 @@ from tonnage.cli.output import Flags, Parsed, echo, feature_gates, from_flags, l
 from tonnage.cli.running import connected, connection_of, kubeconfig_option, run_until_signalled, say_ready
 from tonnage.clock import SystemClock
 from tonnage.csi.address import InvalidAddress, socket_path
-from tonnage.driver import DRIVER_NAME
-from tonnage.driver.node_pools import POLICIES, by_node, pools_by_node
+from tonnage.driver import DRIVER_NAME, node_pools
 from tonnage.driver.state.folder import QUARANTINE, StateFolder, UnknownContents, quarantine, unknown_contents
 from tonnage.driver.state.records import read_records
 from tonnage.errors import TonnageError
@@ -89,7 +88,7 @@ ENDPOINT: Final = Parsed("address", _endpoint)
     """,
     ENDPOINT=ENDPOINT,
     NAME=Parsed("name", _driver_name),
-    POLICY=click.Choice(POLICIES),
+    POLICY=click.Choice(node_pools.POLICIES),
 )
 @kubeconfig_option
 @flag_table("--faults as faults_file FILE  File of faults to play, written by `tonnage fault`.")
@@ -112,8 +111,8 @@ def csi_driver(endpoint: str, nodes: tuple[str, ...], node_endpoint: str | None,
             f"--node-endpoint gives all nodes one address; write {PLACEHOLDER} where the node's id goes"
         )
     with printing.wrong_usage():
-        pools = pools_by_node(flags["pools"], nodes)
-        max_volumes = by_node("--max-volumes", flags["max_volumes"], nodes)
+        pools = node_pools.pools_by_node(flags["pools"], nodes)
+        max_volumes = node_pools.by_node("--max-volumes", flags["max_volumes"], nodes)
     named = {"name": flags["driver_name"], "policy": flags["pool_policy"], "one_number": flags["one_number"] or ""}
     settings = from_flags(CsiDriverSettings, flags, pools=pools, max_volumes=max_volumes, **named)
     say_all("warning", flags["gates"].warnings)

@@ -23,11 +23,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from tonnage.cli import output
-from tonnage.cli.commands import HintedUsageError
+from tonnage.cli import commands, output, running
 from tonnage.cli.flags.flag_table import flag_table
 from tonnage.cli.output import COUNT, FOLDER_PATH, POOLS, columns, echo, feature_gates, from_flags, logging_options, say
-from tonnage.cli.running import run_until_signalled, say_ready
 from tonnage.clock import SystemClock
 from tonnage.driver.node_pools import by_node, pools_by_node
 from tonnage.errors import closest
@@ -93,7 +91,7 @@ def up(files: tuple[str, ...], **flags: Any) -> None:
         max_volumes=tuple(flag.text for flag in flags["max_volumes"]) or None,
     )
     _check(settings)
-    asyncio.run(run_until_signalled(_run(settings, _manifests(files))))
+    asyncio.run(running.run_until_signalled(_run(settings, _manifests(files))))
 
 
 def _manifests(files: tuple[str, ...]) -> list[Doc]:
@@ -131,7 +129,7 @@ async def _run(settings: PlaneSettings, manifests: list[Doc]) -> None:
         await plane.__aenter__()
     try:
         echo(f"kubeconfig {settings.kubeconfig}", err=True)
-        say_ready(plane.url)
+        running.say_ready(plane.url)
         if plane.dashboard_url:
             echo(f"dashboard {plane.dashboard_url}")
         if sys.stderr.isatty():
@@ -178,7 +176,7 @@ def demo(lists: bool, only: tuple[str, ...]) -> None:
     if unknown:
         near = closest(unknown[0], STORIES)
         hint = f"did you mean '{near[0]}'?" if near else "'tonnage demo --list' says what they show"
-        raise HintedUsageError(f'there is no story "{unknown[0]}"; the stories are {", ".join(STORIES)}', hint)
+        raise commands.HintedUsageError(f'there is no story "{unknown[0]}"; the stories are {", ".join(STORIES)}', hint)
     if lists:
         rows = ((name, title_of(story)) for name, story in STORIES.items() if name in only or not only)
         echo("\n".join(columns(("STORY", "WHAT IT SHOWS"), rows)))

@@ -13,13 +13,11 @@ from contextlib import AsyncExitStack
 from typing import Final
 
 from tonnage.clock import Clock
-from tonnage.csi import driver_capabilities
+from tonnage.csi import driver_capabilities, errors
 from tonnage.csi.client import CsiClient
-from tonnage.csi.errors import Code, CsiError
-from tonnage.driver_check import contracts
+from tonnage.driver_check import contracts, measuring
 from tonnage.driver_check.contracts import CallRefused, Capacity, CheckedVolume, NodeInfo, amount, segments_told
 from tonnage.driver_check.conversation import NOT_CLAIMED, CheckedNode, Conversation, tried
-from tonnage.driver_check.measuring import measure
 from tonnage.driver_check.results import CATALOGUE, PASSED, CheckOutcome, CheckVerdict, Results, failed, skipped
 from tonnage.driver_check.settings import CheckSettings
 
@@ -216,7 +214,7 @@ async def _until_refused(talk: Conversation, node: CheckedNode, limit: int, befo
         answers.append(await talk.use(made.volume_id, node))
         if answers[-1] is not None:
             break
-    return contracts.enforced(limit, before, answers or [CallRefused(Code.RESOURCE_EXHAUSTED)])
+    return contracts.enforced(limit, before, answers or [CallRefused(errors.Code.RESOURCE_EXHAUSTED)])
 
 
 _MOVED = ("rebuild-topology", "rebuild-contents", "rebuild-capacity")
@@ -382,7 +380,7 @@ async def examine(
                 await check(talk, results)
             if settings.measures:
                 say("measuring how pools are picked and sizes rounded")
-                await measure(talk, results)
+                await measuring.measure(talk, results)
         finally:
             say("undoing what was made")
             results.left_behind = await talk.undo_all()
@@ -415,13 +413,13 @@ async def _nodes(clients: Sequence[CsiClient], results: Results) -> list[Checked
     for place, client in enumerate(clients):
         answer = await tried(client.node_info())
         if isinstance(answer, CallRefused):
-            if answer.code is not Code.UNIMPLEMENTED or place:
+            if answer.code is not errors.Code.UNIMPLEMENTED or place:
                 results.tell("limit-sane", failed(f"NodeGetInfo at {client.address} was refused: {answer}"))
             continue
         info = NodeInfo.of(answer)
         try:
             can = await driver_capabilities.get_node_capabilities(client)
-        except CsiError as exc:
+        except errors.CsiError as exc:
             results.tell("limit-sane", failed(f"NodeGetCapabilities of {info.node_id} was refused: {exc.rpc_error}"))
             continue
         found.setdefault(info.node_id, CheckedNode(client, info, can))

@@ -24,7 +24,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Self
 
-from tonnage import logs
+from tonnage import logs, private_files
 from tonnage.client.config import kubeconfig
 from tonnage.client.errors import Disconnected
 from tonnage.client.http import Client
@@ -32,16 +32,12 @@ from tonnage.clock import Clock, jittered, parse_rfc3339, within
 from tonnage.driver import DRIVER_NAME
 from tonnage.errors import AlreadyExists, ApiError, Invalid, NotFound, TonnageError
 from tonnage.faults import Fault, FaultFile
-from tonnage.objects import storage_v1
-from tonnage.objects.codec import read_doc
-from tonnage.objects.core_v1 import Node
+from tonnage.objects import codec, core_v1, requirements, storage_v1
 from tonnage.objects.document import Doc, encode
-from tonnage.objects.requirements import NOT_READY, UNREACHABLE
 from tonnage.objects.resources import BY_KIND, BY_PLURAL, Resource
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass
 from tonnage.objects.texts.yaml_writer import write_yaml
 from tonnage.plane.settings import CommandLines, PlaneSettings
-from tonnage.private_files import own_folder, write_private
 from tonnage.roles import account_of, documents_of
 
 NAMESPACE: Final = "kube-system"
@@ -145,10 +141,10 @@ class Identities:
     async def ensure(self, commands: Mapping[str, Sequence[str]]) -> None:
         """Create the programs' accounts, roles, bindings, tokens and kubeconfigs. Raises TonnageError."""
         self._commands = dict(commands)
-        own_folder(self._folder)
+        private_files.own_folder(self._folder)
         for program in commands:
             config = kubeconfig_of(self._client.server, self._ca_pem, program)
-            write_private(self.kubeconfig(program), write_yaml(config).encode(), durable=False)
+            private_files.write_private(self.kubeconfig(program), write_yaml(config).encode(), durable=False)
         await self._ensure_objects()
         await asyncio.gather(*(self._renew(program) for program in commands))
 
@@ -224,8 +220,8 @@ class Identities:
             self._client.raw("POST", path, encode(request)),
             self._client.get_doc(_ACCOUNTS, f"{NAMESPACE}/{account}"),
         )
-        status = read_doc("TokenRequest", answer)["status"]
-        write_private(self._folder / f"{program}.token", status["token"].encode(), durable=False)
+        status = codec.read_doc("TokenRequest", answer)["status"]
+        private_files.write_private(self._folder / f"{program}.token", status["token"].encode(), durable=False)
         expires_at = parse_rfc3339(status["expirationTimestamp"])
         expires_at = max(expires_at, made_at + timedelta(seconds=1))
         self._tokens[program] = Token(made_at, expires_at, owner["metadata"]["uid"])
@@ -325,7 +321,7 @@ async def ensure_starter_objects(client: Client, classes: int = 1, pool_policy: 
             await client.patch(StorageClass, CLASS, {"metadata": {"annotations": {storage_v1.CAPACITY_GROUP: GROUP}}})
 
 
-_LIFECYCLE_TAINTS: Final = frozenset({NOT_READY, UNREACHABLE})
+_LIFECYCLE_TAINTS: Final = frozenset({requirements.NOT_READY, requirements.UNREACHABLE})
 """The taints that the node lifecycle controller removes from a live node; all others were set on request."""
 _IDLE: Final = frozenset({"node-stopped", "node-removed"})
 
@@ -336,7 +332,7 @@ def expected_nodes(names: Sequence[str], faults: Iterable[Fault]) -> list[str]:
     return [] if "" in idle else [name for name in names if name not in idle]
 
 
-def is_ready(node: Node | None) -> bool:
+def is_ready(node: core_v1.Node | None) -> bool:
     """True if the node is Ready and has no taint of the node lifecycle controller."""
     if node is None or any(taint.key in _LIFECYCLE_TAINTS for taint in node.spec.taints):
         return False
@@ -385,7 +381,7 @@ class Bootstrap:
                 f"the nodes are not ready after {_READY_WITHIN_S:g} s",
                 hint=f"read {self.settings.data_dir / 'logs'}",
             ) from None
-        present = [node.name for node in (await self.client.list(Node)).items]
+        present = [node.name for node in (await self.client.list(core_v1.Node)).items]
         for name in self.settings.former_nodes(self.resolved, present):
             _log.warning(
                 "No program runs this node any more; its pods and volumes go elsewhere once it is deleted", node=name
@@ -394,7 +390,7 @@ class Bootstrap:
     async def _until_ready(self, names: Sequence[str]) -> None:
         while True:
             try:
-                nodes = {node.name: node for node in (await self.client.list(Node)).items}
+                nodes = {node.name: node for node in (await self.client.list(core_v1.Node)).items}
                 expected = expected_nodes(names, FaultFile(self.settings.faults).all())
                 published = await self.client.list(
                     CSIStorageCapacity, label_selector=f"csi.storage.k8s.io/drivername={DRIVER_NAME}"

@@ -20,7 +20,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Self
 from urllib.parse import urlsplit
 
-from tonnage import logs
+from tonnage import logs, private_files
 from tonnage.clock import Clock
 from tonnage.endpoints import read_endpoints, write_endpoints
 from tonnage.errors import TonnageError
@@ -28,7 +28,6 @@ from tonnage.faults import FaultFile
 from tonnage.plane import settings as plane_settings
 from tonnage.plane.settings import DASHBOARD, CommandLines, PlaneSettings
 from tonnage.plane.supervisor import Supervisor
-from tonnage.private_files import open_lock, own_folder, pid_in, try_lock
 from tonnage.serving.process_memory import import_aiohttp
 
 if TYPE_CHECKING:  # loaded while the API server starts
@@ -120,7 +119,7 @@ class Plane:
         self.settings.save(self._asked)
         for fault in FaultFile(self.settings.faults).all():
             _log.warning("A fault is still set", fault=fault.kind, node=fault.node or "every node")
-        own_folder(self._sockets)
+        private_files.own_folder(self._sockets)
         self._sockets.chmod(0o700)
         self._progress("loading")
         await self.supervisor.open(lock=self._lock)
@@ -195,12 +194,12 @@ class Plane:
         """Lock the folder. The programs of a killed cluster hold the lock until the last has ended."""
         folder = self.settings.data_dir
         try:
-            lock = open_lock(own_folder(folder) / "lock")
+            lock = private_files.open_lock(private_files.own_folder(folder) / "lock")
         except OSError as exc:
             raise TonnageError(f"cannot write to {folder}: {exc.strerror}") from exc
         give_up_at = self._clock.monotonic() + _LEFT_OVER_S
-        while not try_lock(lock):
-            holder = pid_in(lock)
+        while not private_files.try_lock(lock):
+            holder = private_files.pid_in(lock)
             if _is_alive(holder) or self._clock.monotonic() > give_up_at:
                 os.close(lock)
                 raise TonnageError(

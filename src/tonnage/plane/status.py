@@ -23,8 +23,7 @@ from tonnage.driver.state.folder import UnknownContents, unknown_contents
 from tonnage.endpoints import Endpoint, read_endpoints
 from tonnage.errors import TonnageError
 from tonnage.faults import FAULT_FILE_NAME, Fault, FaultFile
-from tonnage.objects.core_v1 import Node, Pod
-from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.objects import core_v1, storage_v1
 from tonnage.plane.settings import DASHBOARD, DASHBOARD_TOKEN_FILE, PROGRAMS, STATE_DIR, token_in
 from tonnage.private_files import open_own, pid_in, read_own, require_own_file, require_own_folder, try_lock
 from tonnage.quantity import Quantity
@@ -173,10 +172,10 @@ async def storage_of(client: Client) -> tuple[str, ...]:
 
 async def _nodes(client: Client) -> tuple[PlaneNodeStatus, ...]:
     on_node: dict[str, int] = {}
-    for pod in (await client.list(Pod, retry=False)).items:
+    for pod in (await client.list(core_v1.Pod, retry=False)).items:
         if not pod.is_terminal:
             on_node[pod.spec.node_name] = on_node.get(pod.spec.node_name, 0) + 1
-    found = (await client.list(Node, retry=False)).items
+    found = (await client.list(core_v1.Node, retry=False)).items
     return tuple(
         PlaneNodeStatus(node.name, node.is_ready, node.spec.unschedulable, on_node.get(node.name, 0)) for node in found
     )
@@ -191,11 +190,11 @@ async def _pools(client: Client) -> tuple[PoolStatus, ...]:
             tuple(str(Quantity.from_bytes(size)) for size in listed_pools(capacity)),
             capacity.key,
         )
-        for capacity in (await client.list(CSIStorageCapacity, retry=False)).items
+        for capacity in (await client.list(storage_v1.CSIStorageCapacity, retry=False)).items
     ]
     return tuple(sorted(found, key=lambda each: (each.node or "", each.storage_class, each.object)))
 
 
-def _node_of(capacity: CSIStorageCapacity) -> str | None:
+def _node_of(capacity: storage_v1.CSIStorageCapacity) -> str | None:
     topology = capacity.node_topology
     return topology.match_labels.get(TOPOLOGY_KEY) if topology is not None else None

@@ -22,12 +22,10 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from tonnage import logs
+from tonnage import logs, private_files
 from tonnage.clock import Backoff, Clock, within
 from tonnage.errors import TonnageError
-from tonnage.plane import forkserver
-from tonnage.plane.settings import MAX_LOG_BYTES, bound_log
-from tonnage.private_files import open_log, own_folder, write_private
+from tonnage.plane import forkserver, settings
 
 _LATE_S: Final = 2.0
 """Later than the timeout by this much: our own loop was late."""
@@ -128,7 +126,7 @@ class Supervisor:
         *,
         clock: Clock,
         rng: random.Random,
-        max_log_bytes: int = MAX_LOG_BYTES,
+        max_log_bytes: int = settings.MAX_LOG_BYTES,
         probes: ProbeTimes | None = None,
     ) -> None:
         self._logs = logs_dir
@@ -147,11 +145,11 @@ class Supervisor:
 
     async def open(self, *, lock: int) -> None:
         """Start the forkserver. It inherits `lock` (a file descriptor): held until the last child has ended."""
-        own_folder(self._logs)
-        own_folder(self._run_dir)
+        private_files.own_folder(self._logs)
+        private_files.own_folder(self._run_dir)
         # One thread, also in numpy: a process with threads must not be forked.
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
-        with os.fdopen(open_log(self._logs / _FORKSERVER_LOG), "ab") as log:
+        with os.fdopen(private_files.open_log(self._logs / _FORKSERVER_LOG), "ab") as log:
             self._forkserver = await asyncio.create_subprocess_exec(
                 *forkserver.command(),
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=log, env=environment,
@@ -242,7 +240,7 @@ class Supervisor:
                 child = self._children[message["started"]]
                 child.pid = message["pid"]
                 with suppress(OSError):  # on a full disk: only `tonnage status` reads it
-                    write_private(self._pid_file(child), f"{child.pid}\n".encode(), durable=False)
+                    private_files.write_private(self._pid_file(child), f"{child.pid}\n".encode(), durable=False)
             elif "printed" in message:
                 child = self._children[message["printed"]]
                 child.last_line = message["line"]
@@ -260,7 +258,7 @@ class Supervisor:
         while True:
             for log in (self._logs / _FORKSERVER_LOG, *(child.log for child in self._children.values())):
                 with suppress(OSError):
-                    bound_log(log, max_bytes=self._max_log_bytes)
+                    settings.bound_log(log, max_bytes=self._max_log_bytes)
             await self._clock.sleep(_LOOK_AT_LOGS_EVERY_S)
 
     async def _watch_liveness(self, child: Child, url: str) -> None:

@@ -27,12 +27,11 @@ from tonnage.objects.document import Doc
 from tonnage.objects.meta import Document, Key
 from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
+from tonnage.pools import reading, writing
 from tonnage.pools.class_pools import ClassPools, NodePools, PoolSource, Published
 from tonnage.pools.created_objects import DRIVER_LABEL, ObjectKeeper, Watched, is_created
-from tonnage.pools.reading import annotations_of
 from tonnage.pools.settings import PoolsSettings
 from tonnage.pools.wanted import OF_CLASSES, groups_of, is_kept_by_provisioner, ours_of, wanted_of, wanted_of_class
-from tonnage.pools.writing import AnnotationWriter, PoolsMetrics, ToldOnce
 
 _CLASS_PAUSE_S: Final = 2.0
 _LEAST_PAUSE_S: Final = 0.2
@@ -55,7 +54,7 @@ class PoolsController:
         *,
         watched: Watched,
         clock: Clock,
-        metrics: PoolsMetrics,
+        metrics: writing.PoolsMetrics,
     ) -> None:
         self.source = source
         """May be replaced by one that knows more (`--source command`): then `look_again` is called."""
@@ -69,8 +68,8 @@ class PoolsController:
         self._silent_nodes: dict[str, datetime] = {}
         """Nodes on which the driver's own program is gone."""
         self._states: dict[Key, str] = {}
-        self._problems = ToldOnce()
-        self._writer = AnnotationWriter(client, metrics)
+        self._problems = writing.ToldOnce()
+        self._writer = writing.AnnotationWriter(client, metrics)
         self._sent: dict[str, tuple[object, ...]] = {}
         """By class, the annotations seen and those sent last."""
         self.objects = ObjectKeeper(watched, self._writer, settings, self._problems, source.only_node)
@@ -143,7 +142,7 @@ class PoolsController:
     def _node_changed(self, old: Document, new: Document) -> None:
         if old.metadata.labels != new.metadata.labels:
             self.look_again()
-        elif annotations_of(_doc(old)) != annotations_of(_doc(new)):
+        elif reading.annotations_of(_doc(old)) != reading.annotations_of(_doc(new)):
             self._changed.set()
 
     def _node_gone(self, node: Document) -> None:

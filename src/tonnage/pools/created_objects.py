@@ -22,10 +22,9 @@ from typing import Final
 
 from tonnage.behaviour.workloads.templates import owner_ref
 from tonnage.client.cache import Cache, Indexer
-from tonnage.objects.codec import to_doc
+from tonnage.objects import codec, requirements
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Document, Key, OwnerReference
-from tonnage.objects.requirements import InvalidSelector
 from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.storage_v1 import CHECK_CAPACITY, CSINode, CSIStorageCapacity, StorageClass
 from tonnage.pools.class_pools import ClassPools, NodePools
@@ -73,7 +72,7 @@ class Watched:
         fewest = min(labelled, key=len) if labelled else self.nodes
         try:
             return sorted(node.name for node in fewest if topology.matches(node.metadata.labels))
-        except InvalidSelector:
+        except requirements.InvalidSelector:
             return []
 
 
@@ -108,7 +107,7 @@ class ObjectKeeper:
                 "name": _name(storage_class.name, node),
                 "namespace": self.settings.namespace,
                 "labels": {DRIVER_LABEL: storage_class.provisioner, MANAGED_BY: manager_of(self.only_node)},
-                "ownerReferences": [to_doc(self.owner or owner_ref(storage_class if owner is None else owner))],
+                "ownerReferences": [codec.to_doc(self.owner or owner_ref(storage_class if owner is None else owner))],
             },
             "storageClassName": storage_class.name,
             "nodeTopology": {"matchLabels": dict(topology)} if topology else {},

@@ -23,17 +23,13 @@ from tonnage.client.metrics import show_watches
 from tonnage.client.program import find_owner
 from tonnage.clock import Backoff, Clock, jittered
 from tonnage.errors import NotFound, TonnageError
+from tonnage.objects import document, meta, storage_v1
 from tonnage.objects.codec import read_doc
-from tonnage.objects.document import dig
-from tonnage.objects.meta import OwnerReference
 from tonnage.objects.resources import BY_PLURAL, Resource
-from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
-from tonnage.pools.class_pools import PoolSource
+from tonnage.pools import class_pools, created_objects, writing
 from tonnage.pools.controller import PoolsController
-from tonnage.pools.created_objects import Watched
 from tonnage.pools.settings import PoolsSettings
 from tonnage.pools.sources.command import CommandFailed, CommandPools, InvalidOutput, run_command
-from tonnage.pools.writing import PoolsMetrics, ToldOnce
 
 _NODES: Final = BY_PLURAL["", "nodes"]
 
@@ -52,7 +48,7 @@ class Command:
 @dataclass(eq=False)
 class PoolsProgram:
     client: Client
-    source: PoolSource
+    source: class_pools.PoolSource
     settings: PoolsSettings
     _: KW_ONLY
     clock: Clock
@@ -65,7 +61,7 @@ class PoolsProgram:
 
     def __post_init__(self) -> None:
         self._has_kind = False
-        self._metrics = PoolsMetrics(self.registry)
+        self._metrics = writing.PoolsMetrics(self.registry)
         self._informers = Informers(self.client)
         self._own = Informers(self.client)
         """Informers of the source's own kind; started once the kind exists."""
@@ -75,11 +71,11 @@ class PoolsProgram:
             self.client,
             self.source,
             self.settings,
-            watched=Watched(
-                of(CSIStorageCapacity),
-                of(StorageClass),
+            watched=created_objects.Watched(
+                of(storage_v1.CSIStorageCapacity),
+                of(storage_v1.StorageClass),
                 of(document_class(_NODES)),
-                of(CSINode),
+                of(storage_v1.CSINode),
                 [self._own.of(document_class(kind), namespace=namespace) for kind in self.source.kinds],
             ),
             clock=self.clock,
@@ -124,7 +120,7 @@ class PoolsProgram:
         await self.wait_synced()
         return await self.controller.remove()
 
-    async def _workload(self) -> OwnerReference | None:
+    async def _workload(self) -> meta.OwnerReference | None:
         if not (self.pod_name and self.settings.creates_objects):
             return None
         try:
@@ -149,7 +145,7 @@ class PoolsProgram:
                 listed = read_doc("APIResourceList", await self.client.raw("GET", kind.root)).get("resources") or ()
             except NotFound:
                 return kind
-            if not any(dig(each, "name") == kind.plural for each in listed if isinstance(each, dict)):
+            if not any(document.dig(each, "name") == kind.plural for each in listed if isinstance(each, dict)):
                 return kind
         return None
 
@@ -169,7 +165,7 @@ class PoolsProgram:
                 _log.debug("Cannot find out what is served", error=exc.message)
 
     async def _run_command(self, command: Command) -> None:
-        told_once, good_at_s = ToldOnce(), self.clock.monotonic()
+        told_once, good_at_s = writing.ToldOnce(), self.clock.monotonic()
         while True:
             started_at, output, problems = self.clock.now(), None, list[str]()
             try:

@@ -11,13 +11,11 @@ from contextlib import suppress
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from tonnage import logs
+from tonnage import errors, logs
 from tonnage.client.http import Client
 from tonnage.client.metrics import WorkQueueMetrics
-from tonnage.errors import AlreadyExists, Conflict, NotFound, TonnageError
+from tonnage.objects import meta, storage_v1
 from tonnage.objects.document import Doc
-from tonnage.objects.meta import Object
-from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.pools.settings import manager_of
 
 
@@ -69,7 +67,7 @@ class AnnotationWriter:
 
     async def apply(
         self,
-        found: Object,
+        found: meta.Object,
         wanted: Mapping[str, str],
         *,
         force: bool,
@@ -105,20 +103,20 @@ class AnnotationWriter:
 
     async def create(self, doc: Doc) -> None:
         """Create a capacity object; annotations are applied when it is seen. Another copy may have been first."""
-        with suppress(AlreadyExists):
+        with suppress(errors.AlreadyExists):
             await self._counted(self._client.create_doc(doc), "created")
             key = f"{doc['metadata']['namespace']}/{doc['metadata']['name']}"
             _log.info("Created", object=f"CSIStorageCapacity {key}", class_name=doc["storageClassName"])
 
-    async def delete(self, found: CSIStorageCapacity, why: str) -> None:
-        with suppress(NotFound, Conflict):
-            await self._counted(self._client.delete(CSIStorageCapacity, found.key, uid=found.uid), "deleted")
+    async def delete(self, found: storage_v1.CSIStorageCapacity, why: str) -> None:
+        with suppress(errors.NotFound, errors.Conflict):
+            await self._counted(self._client.delete(storage_v1.CSIStorageCapacity, found.key, uid=found.uid), "deleted")
             _log.info("Deleted", object=f"CSIStorageCapacity {found.key}", class_name=found.storage_class_name, why=why)
 
     async def _counted(self, call: Awaitable[object], result: str, kind: str = "CSIStorageCapacity") -> None:
         try:
             await call
-        except TonnageError:
+        except errors.TonnageError:
             self._metrics.wrote(kind, "failed")
             raise
         self._metrics.wrote(kind, result)

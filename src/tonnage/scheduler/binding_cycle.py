@@ -15,14 +15,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from tonnage import logs
+from tonnage import errors, logs
 from tonnage.client.calls import asking_first
 from tonnage.client.errors import Disconnected
 from tonnage.client.http import Client
 from tonnage.clock import Backoff
-from tonnage.errors import Conflict, NotFound, TonnageError
-from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
-from tonnage.objects.meta import Object
+from tonnage.objects import core_v1, meta
 from tonnage.scheduler.bindings_under_way import Check, Topic
 from tonnage.scheduler.context import SchedulerContext
 from tonnage.scheduling.cluster.pod_info import PodInfo
@@ -30,7 +28,7 @@ from tonnage.scheduling.engine.attempt import Placement, PodIsOver, run_bind, ru
 from tonnage.scheduling.framework import Code, PreBindPlugin, Status
 from tonnage.scheduling.queue.waiting_pods import is_over
 
-T = TypeVar("T", bound=Object)
+T = TypeVar("T", bound=meta.Object)
 
 _LOOK_EVERY_S: Final = 5.0
 """The longest pause between checks whether a binding was carried out."""
@@ -83,8 +81,8 @@ class _PodApi:
     def __init__(self, context: SchedulerContext, placement: Placement) -> None:
         self._context = context
         self._pod = pod = placement.pod
-        claims: list[Topic] = [(PersistentVolumeClaim, key) for key in pod.claim_keys]
-        self._about: list[Topic] = [*claims, (Node, placement.node), (Pod, pod.key)]
+        claims: list[Topic] = [(core_v1.PersistentVolumeClaim, key) for key in pod.claim_keys]
+        self._about: list[Topic] = [*claims, (core_v1.Node, placement.node), (core_v1.Pod, pod.key)]
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         self._look_again()
@@ -107,7 +105,7 @@ class _PodApi:
         if self._context.is_over(self._pod):
             raise PodIsOver(self._pod)
 
-    def event(self, regarding: Object, reason: str, action: str, note: str) -> None:
+    def event(self, regarding: meta.Object, reason: str, action: str, note: str) -> None:
         self._context.events.event(regarding, "Normal", reason, action, note)
 
 
@@ -118,7 +116,7 @@ async def send_binding(client: Client, pod: PodInfo, node_name: str) -> None:
     except Disconnected as exc:
         if not exc.in_doubt or not await _was_bound(client, pod, node_name):
             raise
-    except (Conflict, NotFound):
+    except (errors.Conflict, errors.NotFound):
         if await _has_ended(client, pod):
             raise PodIsOver(pod) from None
         raise
@@ -133,8 +131,8 @@ async def send_patch(client: Client, current: T, patch: Mapping[str, Any]) -> T:
 async def _has_ended(client: Client, pod: PodInfo) -> bool:
     """True if a binding was refused because the pod was bound by another, or deleted; watches may show it later."""
     try:
-        return is_over(pod, await client.find(Pod, pod.key))
-    except TonnageError:
+        return is_over(pod, await client.find(core_v1.Pod, pod.key))
+    except errors.TonnageError:
         return False
 
 
@@ -143,7 +141,7 @@ async def _was_bound(client: Client, pod: PodInfo, node_name: str) -> bool:
     backoff = Backoff(clock=client.clock, rng=client.rng, max_s=_LOOK_EVERY_S)
     while True:
         try:
-            found = await client.find(Pod, pod.key)
+            found = await client.find(core_v1.Pod, pod.key)
             return found is not None and found.uid == pod.uid and found.spec.node_name == node_name
         except Disconnected as exc:
             _log.warning("Cannot find out whether a pod was bound", pod=pod.key, node=node_name, error=exc.message)

@@ -9,9 +9,8 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from tonnage import logs
+from tonnage import logs, metrics
 from tonnage.clock import Clock
-from tonnage.metrics import show_families
 from tonnage.scheduling.engine.profiles import Assembled
 from tonnage.scheduling.framework import Code, Plugin, PluginCounter, PluginTimes, Status
 from tonnage.scheduling.queue.waiting_pods import QueuedPod
@@ -107,7 +106,7 @@ class SchedulerMetrics:
 
     def watch(self, families: Callable[[], Iterable[Metric]]) -> None:
         """Show what `families` returns whenever the metrics are read."""
-        show_families(self._registry, families)
+        metrics.show_families(self._registry, families)
 
 
 def _summed(plugins: Iterable[Plugin]) -> Iterable[Metric]:

@@ -19,8 +19,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Final
 
-from tonnage import logs
-from tonnage.errors import NotFound, TonnageError
+from tonnage import errors, logs
 from tonnage.objects.core_v1 import Pod
 from tonnage.scheduler.context import SchedulerContext
 from tonnage.scheduler.nominations import Nominations
@@ -119,9 +118,9 @@ class PreemptionExecutor:
             try:
                 await self._doom(victim, pod.pod.spec.scheduler_name)
                 await self._context.client.delete(Pod, victim.key, uid=victim.pod.metadata.uid)
-            except NotFound:
+            except errors.NotFound:
                 return True  # it went by itself
-            except TonnageError as exc:
+            except errors.TonnageError as exc:
                 if self._is_going(victim):
                     return True  # it went too, or another pod has its name
                 _log.warning("Cannot preempt", pod=pod.key, victim=victim.key, error=exc.message)

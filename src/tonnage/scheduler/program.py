@@ -16,23 +16,18 @@ from typing import Any, Final, Self
 
 from prometheus_client.core import Metric
 
-from tonnage import KUBERNETES_VERSION, logs
+from tonnage import KUBERNETES_VERSION, logs, metrics
 from tonnage.client.program import Program, Runtime
-from tonnage.metrics import show_gates
-from tonnage.objects.core_v1 import Pod
-from tonnage.objects.meta import Object
-from tonnage.scheduler.bindings_under_way import PreBindWaits, WaitingPod, end_wait
+from tonnage.objects import core_v1, meta
+from tonnage.scheduler import bindings_under_way, pod_traces
 from tonnage.scheduler.context import SchedulerContext
 from tonnage.scheduler.debug_pages import DebugPages
 from tonnage.scheduler.loop import SchedulingLoop
 from tonnage.scheduler.metrics import SchedulerMetrics, counter, gauge
-from tonnage.scheduler.pod_traces import PodTraces, Tracer
 from tonnage.scheduling.configuration.configuration import Configuration
-from tonnage.scheduling.decision.explain import accounts_of
-from tonnage.scheduling.decision.scheduling_cycle import Decider, Decision
-from tonnage.scheduling.engine.attempt import EngineHooks, EngineSettings
+from tonnage.scheduling.decision import explain, scheduling_cycle
+from tonnage.scheduling.engine import attempt, event_handlers
 from tonnage.scheduling.engine.engine import Engine
-from tonnage.scheduling.engine.event_handlers import LIVE_PODS, READ_KINDS
 from tonnage.scheduling.queue.waiting_pods import uid_of
 from tonnage.scheduling.volumes.explain.account_entries import considered_objects
 
@@ -41,13 +36,13 @@ MAX_LINES: Final = 50
 _considered_log = logs.logger("tonnage.scheduler.volumes")
 
 
-def log_considered(decider: Decider, decision: Decision) -> None:
+def log_considered(decider: scheduling_cycle.Decider, decision: scheduling_cycle.Decision) -> None:
     """Log what was considered for a pod's volumes, at debug level; refusals first, because readers look for them."""
     pod = decision.cycle.pod
     if not _considered_log.isEnabledFor(logging.DEBUG) or not pod.pod.claim_names():
         return
     try:
-        found = considered_objects(accounts_of(decider, decision))
+        found = considered_objects(explain.accounts_of(decider, decision))
     except Exception:  # a log line must not end the scheduling loop
         _considered_log.exception("Decisions cannot be reported", pod=pod.key)
         return
@@ -73,26 +68,26 @@ class SchedulerProgram(Program):
         *,
         on_synced: Callable[[], object] = lambda: None,
         engine_of: Callable[..., Engine] = Engine,
-        tracer: Tracer | None = None,
+        tracer: pod_traces.Tracer | None = None,
     ) -> None:
         """`engine_of` creates the engine, for example a recording one. `tracer`: traces pods from queue to binding."""
         super().__init__(runtime)
         client, clock = runtime.client, runtime.clock
         self._on_synced = on_synced
         self.metrics = SchedulerMetrics(runtime.registry, clock)
-        self.waits = PreBindWaits(clock)
-        self._waiting_pods: dict[str, WaitingPod] = {}
-        self._traces = PodTraces(tracer, clock) if tracer is not None else None
+        self.waits = bindings_under_way.PreBindWaits(clock)
+        self._waiting_pods: dict[str, bindings_under_way.WaitingPod] = {}
+        self._traces = pod_traces.PodTraces(tracer, clock) if tracer is not None else None
         self.engine = engine_of(
             configuration.profiles,
             clock=clock,
             rng=runtime.rng,
-            settings=EngineSettings(
+            settings=attempt.EngineSettings(
                 initial_backoff_s=float(configuration.pod_initial_backoff_seconds),
                 max_backoff_s=float(configuration.pod_max_backoff_seconds),
                 max_unschedulable_s=configuration.pod_max_in_unschedulable_s,
             ),
-            hooks=EngineHooks(
+            hooks=attempt.EngineHooks(
                 on_queued=lambda queued, queue, why: self.metrics.incoming(queued, str(queue), why),
                 on_plugin_error=lambda plugin, queued, exc: _log.error(
                     "A plugin failed", plugin=plugin, pod=queued.info.key, exc_info=exc
@@ -107,11 +102,11 @@ class SchedulerProgram(Program):
             configuration.profiles[0].scheduler_name, runtime.identity or "tonnage-scheduler", by_note=False
         )
         of: Any = self.informers.of
-        for kind in READ_KINDS:
+        for kind in event_handlers.READ_KINDS:
             of(kind.cls, field_selector=kind.field_selector, is_optional=kind.is_told).add_handlers(
                 on_add=self.engine.add, on_update=self.engine.update, on_delete=self.engine.delete
             )
-        newest = self.informers.of(Pod, field_selector=LIVE_PODS).get
+        newest = self.informers.of(core_v1.Pod, field_selector=event_handlers.LIVE_PODS).get
         self.context = SchedulerContext(
             engine=self.engine,
             client=client,
@@ -131,7 +126,7 @@ class SchedulerProgram(Program):
         for families in (self._state, pages.reservation_families, pages.nomination_families, pages.storage_families):
             self.metrics.watch(families)
         self._gates = configuration.profiles[0].gates
-        show_gates(runtime.registry, self._gates)
+        metrics.show_gates(runtime.registry, self._gates)
         self.metrics.count_plugins(self.engine.profiles.values())
 
     async def __aenter__(self) -> Self:
@@ -152,13 +147,13 @@ class SchedulerProgram(Program):
         if self._traces is not None:
             await asyncio.to_thread(self._traces.close)  # it may wait for a collector
 
-    def _changed(self, old: Object | None, new: Object | None) -> None:
+    def _changed(self, old: meta.Object | None, new: meta.Object | None) -> None:
         self.waits.changed(old, new)
-        if isinstance(old, Pod):
-            end_wait(self._waiting_pods, uid_of(old))
+        if isinstance(old, core_v1.Pod):
+            bindings_under_way.end_wait(self._waiting_pods, uid_of(old))
 
     def _pod_gone(self, uid: str) -> None:
-        end_wait(self._waiting_pods, uid)
+        bindings_under_way.end_wait(self._waiting_pods, uid)
         if self._traces is not None:
             self._traces.pod_gone(uid)
 

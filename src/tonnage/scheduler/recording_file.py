@@ -15,10 +15,9 @@ import threading
 from pathlib import Path
 from typing import Final
 
-from tonnage import logs
+from tonnage import logs, private_files
 from tonnage.clock import Clock
 from tonnage.errors import TonnageError
-from tonnage.private_files import open_own
 from tonnage.scheduling.recording.recording_engine import RecordedLine, encoded, microseconds
 
 MOST_WAITING_BYTES: Final = 64 << 20
@@ -94,7 +93,7 @@ def _opened(path: Path) -> int:
     try:
         if path.is_file() and not path.is_symlink():
             path.replace(path.with_name(f"{path.name}.old"))
-        return open_own(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        return private_files.open_own(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     except OSError as exc:
         raise TonnageError(
             f"--record {path}: the file cannot be made: {exc.strerror}", hint="name a file in a folder that is there"

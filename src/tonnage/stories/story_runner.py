@@ -18,22 +18,18 @@ from typing import Any, TypeVar
 import msgspec
 from rich.console import Console
 
+from tonnage import driver, printable
 from tonnage.behaviour.workloads.stateful_set_plan import claims_for, pod_for
 from tonnage.behaviour.workloads.templates import claim_for, pod_from_template
 from tonnage.client.http import Client
 from tonnage.clock import Clock
-from tonnage.driver import TOPOLOGY_KEY
 from tonnage.errors import NotFound, TonnageError
 from tonnage.faults import Fault, FaultFile
-from tonnage.objects import codec
-from tonnage.objects.apps_v1 import Deployment, StatefulSet
+from tonnage.objects import apps_v1, codec, meta, storage_v1
 from tonnage.objects.core_v1 import Event, Namespace, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.document import Doc, encode
-from tonnage.objects.meta import Object
 from tonnage.objects.resources import BY_KIND
-from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.plane.cluster import Plane
-from tonnage.printable import assembled, text
 from tonnage.scheduler.configuration_file import load_configuration
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.whatif.explain import explain_pod
@@ -195,11 +191,11 @@ class StoryRunner:
 
     def say(self, line: str, style: str = "") -> None:
         """Print a line. On a terminal it goes on beside its own indent; a pipe gets it whole."""
-        said, indent = text(line.lstrip(" "), style), len(line) - len(line.lstrip(" "))
+        said, indent = printable.text(line.lstrip(" "), style), len(line) - len(line.lstrip(" "))
         parts = said.wrap(self.console, self.console.width - indent) if self.console.is_terminal else [said]
         for part in parts:
             part.rstrip()
-            self.console.print(text(" " * indent) + part, soft_wrap=True)
+            self.console.print(printable.text(" " * indent) + part, soft_wrap=True)
 
     async def _clear_away(self) -> None:
         self.faults()
@@ -233,10 +229,10 @@ class StoryRunner:
         """Show which nodes would be refused to an object's pod if it were placed now, unless it is gated."""
         claims: list[Doc] = []
         if doc["kind"] == "StatefulSet":
-            owner = self._imagined(StatefulSet, doc)
+            owner = self._imagined(apps_v1.StatefulSet, doc)
             doc, claims = pod_for(owner, owner.spec.template, 0, ""), claims_for(owner, 0)
         elif doc["kind"] == "Deployment":
-            owner = self._imagined(Deployment, doc)
+            owner = self._imagined(apps_v1.Deployment, doc)
             doc = pod_from_template(owner.spec.template, owner)
             doc["metadata"]["name"] = f"{owner.name}-0"
             pod = self._imagined(Pod, doc)
@@ -269,7 +265,7 @@ class StoryRunner:
         self._show(answer)
         return answer
 
-    def _explain(self, pod: Pod, objects: Sequence[Object]) -> Explanation:
+    def _explain(self, pod: Pod, objects: Sequence[meta.Object]) -> Explanation:
         settings = self.plane.settings
         configuration = load_configuration(settings.scheduler_config, settings.gates)
         profile = configuration.profile_named(pod.spec.scheduler_name) or configuration.profiles[0]
@@ -304,7 +300,7 @@ class StoryRunner:
     async def until(self, what: str, find: Callable[[], Awaitable[T | None]], timeout_s: float = PATIENCE_S) -> T:
         """Call `find` until it returns something; the console shows `what` is waited for. Raises StoryEnds."""
         give_up_at = self.clock.monotonic() + timeout_s
-        with self.console.status(text(f"waiting for {what}")):
+        with self.console.status(printable.text(f"waiting for {what}")):
             while True:
                 found = await find()
                 if found:
@@ -361,10 +357,10 @@ class StoryRunner:
             each for each in (await self.client.list(Event, namespace=self.namespace)).items if each.reason == reason
         ]
 
-    async def capacity(self) -> dict[str, CSIStorageCapacity]:
-        found: Iterable[CSIStorageCapacity] = (await self.client.list(CSIStorageCapacity)).items
+    async def capacity(self) -> dict[str, storage_v1.CSIStorageCapacity]:
+        found: Iterable[storage_v1.CSIStorageCapacity] = (await self.client.list(storage_v1.CSIStorageCapacity)).items
         return {
-            capacity.node_topology.match_labels.get(TOPOLOGY_KEY, ""): capacity
+            capacity.node_topology.match_labels.get(driver.TOPOLOGY_KEY, ""): capacity
             for capacity in found
             if capacity.node_topology is not None
         }
@@ -372,7 +368,7 @@ class StoryRunner:
     def check(self, claim: str, true: bool, found: object = "") -> None:
         """Print a check with its evidence, and remember it if it failed."""
         mark = ("✓", "green") if true else ("✗", "red")
-        self.console.print(assembled("  ", mark, f" {claim}"))
+        self.console.print(printable.assembled("  ", mark, f" {claim}"))
         if found != "":
             self.say(f"      {found}", style="dim")
         if not true:

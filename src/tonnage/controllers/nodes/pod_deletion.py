@@ -20,13 +20,12 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final
 
-from tonnage import errors, logs
+from tonnage import errors, keyed, logs
 from tonnage.behaviour.nodes.node_lifecycle_plan import Eviction, no_execute, plan
 from tonnage.client.cache import Indexer
 from tonnage.client.http import Client
 from tonnage.clock import Clock, rfc3339, within
 from tonnage.controllers.controller_context import ControllerContext, QueueController, node_of_pod
-from tonnage.keyed import grouped
 from tonnage.objects.core_v1 import Node, Pod, persistent_volume
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key, split_key
@@ -216,7 +215,7 @@ class PodGCController(QueueController):
 
     async def _orphans(self, pods: Iterable[Pod], nodes: Mapping[str, Node]) -> list[Pod]:
         now_s = self._clock.monotonic()
-        missing = grouped((name, pod) for pod in pods if (name := pod.spec.node_name) and name not in nodes)
+        missing = keyed.grouped((name, pod) for pod in pods if (name := pod.spec.node_name) and name not in nodes)
         self._missing_since_s = {name: self._missing_since_s.get(name, now_s) for name in missing}
         found: list[Pod] = []
         for name, since_s in self._missing_since_s.items():

@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from tonnage import logs
+from tonnage import logs, private_files
 from tonnage.clock import in_background
 from tonnage.dashboard.model.known_objects import Content, DriverContents
 from tonnage.dashboard.model.shown_cluster import ShownCluster
@@ -29,7 +29,6 @@ from tonnage.driver.state.records import FOLDER_NAME as INTENTS
 from tonnage.driver.state.records import SNAPSHOTS, VOLUMES, Intents, SnapshotRecord, VolumeRecord
 from tonnage.errors import TonnageError
 from tonnage.plane.settings import STATE_DIR, PlaneSettings
-from tonnage.private_files import read_own
 
 LOOK_S: Final = 0.5
 UNKNOWN_EVERY: Final = 20
@@ -52,7 +51,7 @@ def _records(folder: Path, kind: type[R]) -> Iterator[R]:
         raise TonnageError(f"{folder} has more than {MOST_RECORDS} records: pools are not shown")
     for path in paths:
         try:
-            yield msgspec.json.decode(read_own(path), type=kind)
+            yield msgspec.json.decode(private_files.read_own(path), type=kind)
         except FileNotFoundError:
             continue  # deleted since the listing: the next look sees that
         except (OSError, TonnageError, msgspec.MsgspecError) as exc:

@@ -31,17 +31,13 @@ from tonnage.dashboard.model.shown_cluster import ShownCluster
 from tonnage.dashboard.wire import NoticeRow
 from tonnage.endpoints import Endpoint
 from tonnage.errors import Forbidden, NotFound, TonnageError, Unauthorized
-from tonnage.objects.codec import resource_of
+from tonnage.objects import codec, small_groups, storage_v1
 from tonnage.objects.core_v1 import Event, ObjectReference, Pod
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.resources import Resource
-from tonnage.objects.small_groups import Lease
-from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.engine.event_handlers import READ_KINDS
-from tonnage.whatif.scheduler_memory import SCHEDULER_NOT_ASKED, SchedulerMemory, leases_of, memory_of
-from tonnage.whatif.schedulers_seen import SchedulersSeen, schedulers_of
-from tonnage.whatif.sources import not_listed, rules_of
+from tonnage.whatif import scheduler_memory, schedulers_seen, sources
 from tonnage.whatif.workloads import NOT_READ_BY_DECISIONS
 
 AWAY_AFTER_S: Final = 2.0
@@ -88,7 +84,7 @@ def notices(readings: Iterable[KindReading], server: str) -> Iterator[tuple[str,
         if reading.failure is None:
             continue
         if is_refused(reading):
-            yield resource_of(reading.cls).qualified, _refused(reading)
+            yield codec.resource_of(reading.cls).qualified, _refused(reading)
         elif reading.failing_for_s >= AWAY_AFTER_S:
             away.append(reading)
     if away:
@@ -96,7 +92,7 @@ def notices(readings: Iterable[KindReading], server: str) -> Iterator[tuple[str,
 
 
 def _refused(reading: KindReading) -> NoticeRow:
-    resource, kind = resource_of(reading.cls), reading.cls.__name__
+    resource, kind = codec.resource_of(reading.cls), reading.cls.__name__
     meaning = _MEANING.get(kind, _QUESTIONS)
     if isinstance(reading.failure, NotFound):
         hint = f"it has no {resource.group or 'core'}/{resource.version} {resource.plural}"
@@ -196,23 +192,23 @@ class LiveCluster(ShownCluster):
     def asks_scheduler(self) -> bool:  # type: ignore[override]
         return self._scheduler is not None
 
-    async def memory(self) -> SchedulerMemory | None:
+    async def memory(self) -> scheduler_memory.SchedulerMemory | None:
         if self._scheduler is None:
             return None
-        return await memory_of(self._scheduler, clock=self.clock, user=self._scheduler_user)
+        return await scheduler_memory.memory_of(self._scheduler, clock=self.clock, user=self._scheduler_user)
 
-    async def schedulers(self, running: Sequence[str]) -> SchedulersSeen:
-        return await schedulers_of(self.client, list(self.model.objects), running=running)
+    async def schedulers(self, running: Sequence[str]) -> schedulers_seen.SchedulersSeen:
+        return await schedulers_seen.schedulers_of(self.client, list(self.model.objects), running=running)
 
-    async def leases(self) -> Sequence[Lease] | None:
-        return await within(self.clock, LEASES_S, leases_of(self.client))
+    async def leases(self) -> Sequence[small_groups.Lease] | None:
+        return await within(self.clock, LEASES_S, scheduler_memory.leases_of(self.client))
 
     def unread(self) -> Mapping[str, str]:
         found = {each.cls.__name__: each.failure for each in (*self._readings(), *self._event_readings())}
         return {kind: why.message for kind, why in found.items() if kind in _MEANING and isinstance(why, Forbidden)}
 
     async def rules(self) -> Sequence[Doc]:
-        return (await rules_of(self.client))[0]
+        return (await sources.rules_of(self.client))[0]
 
     def unlisted(self) -> Mapping[str, str]:
         """Unread kinds and why, as `sources.from_cluster` has them. Raises the refusal of a required kind."""
@@ -228,10 +224,10 @@ class LiveCluster(ShownCluster):
 
     def notes(self) -> Sequence[str]:
         """The notes that a command prints for this cluster."""
-        found = [not_listed(kind, why) for kind, why in self.unlisted().items()]
+        found = [sources.not_listed(kind, why) for kind, why in self.unlisted().items()]
         if self.namespace:
             found.append(f"only namespace {self.namespace} is read: pods and claims of other namespaces are ignored")
-        return found if self.asks_scheduler else [*found, SCHEDULER_NOT_ASKED]
+        return found if self.asks_scheduler else [*found, scheduler_memory.SCHEDULER_NOT_ASKED]
 
     async def document(self, cls: type[Object], key: Key) -> Doc:
         known = self.known(cls, key)
@@ -242,7 +238,7 @@ class LiveCluster(ShownCluster):
         except TimeoutError:
             raise TonnageError(f"{self.client.server} did not answer within {ANSWER_S:g} s") from None
         if not found:
-            raise NotFound(f'{resource_of(cls).qualified} "{key}" not found')
+            raise NotFound(f'{codec.resource_of(cls).qualified} "{key}" not found')
         return found[0]
 
     async def events_of(self, *about: ObjectReference) -> Sequence[Event]:
@@ -281,7 +277,7 @@ class LiveCluster(ShownCluster):
     # -- changes from the API server ----------------------------------------------------------------------------------
 
     def _namespace_of(self, cls: type[Object]) -> str:
-        return self.namespace if resource_of(cls).namespaced and cls is not CSIStorageCapacity else ""
+        return self.namespace if codec.resource_of(cls).namespaced and cls is not storage_v1.CSIStorageCapacity else ""
 
     def _put(self, new: Object) -> None:
         self.model.tick(self.clock.now())

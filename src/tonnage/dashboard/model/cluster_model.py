@@ -18,11 +18,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from tonnage.dashboard.model import node_rows, volume_rows
-from tonnage.dashboard.model.capacity_rows import CapacityBook
+from tonnage.dashboard.model import capacity_rows, node_rows, volume_rows
 from tonnage.dashboard.model.known_objects import DriverContents, Index, KnownObjects, Refusals, first_at
 from tonnage.dashboard.model.lanes import Lanes
-from tonnage.dashboard.model.volume_rows import Besides
 from tonnage.dashboard.wire import ClassRow, Collections, NodeRow, Row, VolumeRow
 from tonnage.faults import Fault
 from tonnage.objects.core_v1 import Event, Node, PersistentVolume, PersistentVolumeClaim, Pod
@@ -60,7 +58,7 @@ class ClusterModel:
         self._assumed: dict[str, AssumedPod] = {}
         self._assumed_on = Index()
         self._volumes_on = Index()
-        self.book = CapacityBook(self.objects, self._volume_objects_on)
+        self.book = capacity_rows.CapacityBook(self.objects, self._volume_objects_on)
         self.refusals = Refusals()
         self._held_since: dict[Key, datetime] = {}
         self._held_for = Index()
@@ -256,7 +254,7 @@ class ClusterModel:
     # -- settling -----------------------------------------------------------------------------------------------------
 
     def _settle_volumes(self, touched: Touched) -> None:
-        besides = Besides(self.contents, self.refusals.of_claim, self._held_since)
+        besides = volume_rows.Besides(self.contents, self.refusals.of_claim, self._held_since)
         rows = self.collections.of(VolumeRow)
         for key in touched.volumes:
             before, after = rows.get(key), volume_rows.row_of(self.objects, key, besides)

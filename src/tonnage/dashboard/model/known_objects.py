@@ -19,13 +19,10 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from tonnage.driver.node_pools import PoolId
-from tonnage.objects.apps_v1 import ReplicaSet
-from tonnage.objects.batch_v1 import Job
+from tonnage.objects import apps_v1, batch_v1, requirements, selectors
 from tonnage.objects.core_v1 import Event, Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.core_v1.pod import BETA_REGION, BETA_ZONE, REGION, ZONE
 from tonnage.objects.meta import Key, Object
-from tonnage.objects.requirements import NodeSelectorTerm
-from tonnage.objects.selectors import LabelSelector, Requirement
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment
 from tonnage.scheduling.volumes.volume_reach import affinity_of
 from tonnage.whatif.shadow.signs import LIMIT_EXCEEDED, PROVISIONING_FAILED, TOLD_BY_EVENTS
@@ -46,7 +43,7 @@ def names_a_node(key: str) -> bool:
     return key.rpartition("/")[2] in _NODE_NAMES
 
 
-def node_requirements(term: NodeSelectorTerm) -> list[Requirement]:
+def node_requirements(term: requirements.NodeSelectorTerm) -> list[selectors.Requirement]:
     """The requirements of a term on labels of nodes, not of zones."""
     return [each for each in term.match_expressions if each.operator == "In" and not is_zone_key(each.key)]
 
@@ -59,7 +56,7 @@ def labels_of_affinity(volume: PersistentVolume) -> Iterator[Label]:
             yield from ((node_requirement.key, value) for value in node_requirement.values)
 
 
-def labels_of_topology(topology: LabelSelector) -> Sequence[Label]:
+def labels_of_topology(topology: selectors.LabelSelector) -> Sequence[Label]:
     """Labels of which every node that the selector reaches has one; empty if no requirement allows it. Uses a single
     requirement: the one that the fewest nodes are likely to meet."""
     listed: list[tuple[str, tuple[str, ...]]] = [(key, (value,)) for key, value in topology.match_labels.items()]
@@ -80,8 +77,8 @@ KINDS: Final[tuple[type[Object], ...]] = (
     CSINode,
     CSIStorageCapacity,
     VolumeAttachment,
-    ReplicaSet,
-    Job,
+    apps_v1.ReplicaSet,
+    batch_v1.Job,
 )
 """Kinds that rows are made from. ReplicaSets and Jobs only serve to find a pod's Deployment or CronJob."""
 
@@ -163,7 +160,7 @@ class KnownObjects:
             yield from known.values()
 
     def _index(self, found: Object, *, is_there: bool) -> None:
-        if isinstance(found, ReplicaSet | Job):
+        if isinstance(found, apps_v1.ReplicaSet | batch_v1.Job):
             if is_there:
                 self.owners[found.uid] = found
             else:

@@ -10,9 +10,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from tonnage.dashboard.model.capacity_rows import reached
+from tonnage.dashboard.model import capacity_rows, volume_rows
 from tonnage.dashboard.model.known_objects import KnownObjects
-from tonnage.dashboard.model.volume_rows import place_of
 from tonnage.dashboard.wire import PodStep
 from tonnage.objects.core_v1 import Event, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key
@@ -169,7 +168,7 @@ def claim_steps(
         if at is None and old is None:
             at = new.metadata.creation_timestamp  # it was bound when first seen
         text = f"bound to volume {new.spec.volume_name}"
-        where = place_of(objects, volume).node if volume is not None else ""
+        where = volume_rows.place_of(objects, volume).node if volume is not None else ""
         yield PodStep(at=happened_at(at, now), kind="provisioned", text=text, node=where, claim=new.key, source=API)
     is_moving = volume is not None and is_on_its_way(new, volume)
     was_told = old is not None and old.rebuild_target == node and old.selected_node == node
@@ -189,14 +188,14 @@ def volume_steps(
     before, after = (old.spec.node_affinity.required if old is not None else None), new.spec.node_affinity.required
     if old is not None and (before is None) == (after is None):
         return
-    where = place_of(objects, new).node
+    where = volume_rows.place_of(objects, new).node
     if old is None:
         at = happened_at(new.metadata.creation_timestamp, now)
         text = f"volume {new.name} of {new.size} made" + (f" on {where}" if where else "")
         yield PodStep(at=at, kind="provisioned", text=text, node=where, claim=claim.key, source=API)
         return
     if after is None:
-        home = place_of(objects, old).node
+        home = volume_rows.place_of(objects, old).node
         text = f"volume {new.name} may leave {home}" if home else f"volume {new.name} may be rebuilt elsewhere"
         yield PodStep(at=now, kind="event", text=text, node=home, claim=claim.key, source=API)
     else:
@@ -239,7 +238,7 @@ def attachment_steps(
 def held_step(objects: KnownObjects, held: RememberedCapacity, now: datetime, *, is_over: bool = False) -> PodStep:
     """The step for capacity that is now kept back for a pod; with `is_over`, for its release."""
     capacity = objects.capacities.get(held.capacity)
-    nodes = reached(objects, capacity.node_topology) if capacity is not None else []
+    nodes = capacity_rows.reached(objects, capacity.node_topology) if capacity is not None else []
     node = nodes[0] if len(nodes) == 1 else ""
     what = f"{Quantity.from_bytes(held.bytes)} of" if held.mode is Reservation.LEDGER else "the whole of"
     whose = f"{capacity.storage_class_name} on {node}" if capacity is not None and node else held.capacity

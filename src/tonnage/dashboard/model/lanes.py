@@ -15,10 +15,9 @@ from typing import Final
 
 import msgspec
 
-from tonnage.dashboard.model import lane_steps
+from tonnage.dashboard.model import lane_steps, volume_rows
 from tonnage.dashboard.model.capacity_rows import classes_of, reached
 from tonnage.dashboard.model.known_objects import KnownObjects
-from tonnage.dashboard.model.volume_rows import claim_of, volume_of
 from tonnage.dashboard.wire import LaneRow, PodStep
 from tonnage.objects.core_v1 import Event, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object
@@ -267,7 +266,7 @@ class Lanes:
     def _volume(self, old: PersistentVolume | None, new: PersistentVolume | None, now: datetime) -> None:
         if new is None:
             return
-        key = claim_of(self._objects, new)
+        key = volume_rows.claim_of(self._objects, new)
         claim = self._objects.claims.get(key) if key is not None else None
         if claim is not None:
             self._tell(claim.key, lane_steps.volume_steps(self._objects, old, new, claim, now), now)
@@ -275,7 +274,7 @@ class Lanes:
     def _attachment(self, old: VolumeAttachment | None, new: VolumeAttachment | None, now: datetime) -> None:
         found = new or old
         volume = self._objects.volumes.get(found.spec.source.persistent_volume_name) if found is not None else None
-        key = claim_of(self._objects, volume) if volume is not None else None
+        key = volume_rows.claim_of(self._objects, volume) if volume is not None else None
         if found is not None and key is not None:
             self._tell(key, lane_steps.attachment_steps(old, new, key, now), now, on=found.spec.node_name)
 
@@ -369,7 +368,7 @@ class Lanes:
                     yield step, is_heard
 
     def _claim_history(self, pod: Pod, claim: PersistentVolumeClaim, now: datetime) -> Iterator[PodStep]:
-        volume = volume_of(self._objects, claim)
+        volume = volume_rows.volume_of(self._objects, claim)
         if volume is None or not claim.is_bound:
             yield from lane_steps.claim_steps(self._objects, None, claim, "", now)
         else:

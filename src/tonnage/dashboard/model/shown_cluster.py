@@ -17,15 +17,12 @@ from tonnage.dashboard.model.cluster_model import ClusterModel
 from tonnage.dashboard.wire import Collections, FaultRow, NoticeRow
 from tonnage.errors import NotFound, TonnageError
 from tonnage.faults import FAULT_FILE_NAME, FaultFile
-from tonnage.objects.codec import resource_of, to_doc
-from tonnage.objects.core_v1 import Event, ObjectReference
+from tonnage.objects import codec, core_v1, small_groups
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key, Object
-from tonnage.objects.small_groups import Lease
+from tonnage.whatif import sources, workloads
 from tonnage.whatif.scheduler_memory import SchedulerMemory
 from tonnage.whatif.schedulers_seen import SchedulersSeen
-from tonnage.whatif.sources import ClusterState, scheduler_silent
-from tonnage.whatif.workloads import NOT_READ_BY_DECISIONS
 
 
 class ShownCluster:
@@ -47,7 +44,7 @@ class ShownCluster:
 
     def objects(self) -> Iterator[Object]:
         """Every known object that decisions read."""
-        return (each for each in self.model.objects if not isinstance(each, NOT_READ_BY_DECISIONS))
+        return (each for each in self.model.objects if not isinstance(each, workloads.NOT_READ_BY_DECISIONS))
 
     async def memory(self) -> SchedulerMemory | None:
         """The scheduler's current memory; None without a scheduler to ask."""
@@ -57,7 +54,7 @@ class ShownCluster:
         """Which schedulers place pods. `running`: scheduler names that are known to be served."""
         return SchedulersSeen()
 
-    async def leases(self) -> Sequence[Lease] | None:
+    async def leases(self) -> Sequence[small_groups.Lease] | None:
         """The leases of programs; None without a server to ask. Raises TonnageError."""
         return None
 
@@ -69,18 +66,18 @@ class ShownCluster:
         """The objects that pod creation reads: LimitRanges, ResourceQuotas, PriorityClasses, RuntimeClasses."""
         return ()
 
-    async def state(self, *, with_workloads: bool = False, with_memory: bool = True) -> ClusterState:
+    async def state(self, *, with_workloads: bool = False, with_memory: bool = True) -> sources.ClusterState:
         """The current state for what-if questions, taken without an await between its objects. A scheduler that cannot
         be asked gives a note, and its memory counts as empty."""
         memory, notes = None, list(self.notes())
         try:
             memory = await self.memory() if with_memory else None
         except TonnageError as exc:
-            notes.append(scheduler_silent(exc))
-        of_workloads = (each for each in self.model.objects if isinstance(each, NOT_READ_BY_DECISIONS))
+            notes.append(sources.scheduler_silent(exc))
+        of_workloads = (each for each in self.model.objects if isinstance(each, workloads.NOT_READ_BY_DECISIONS))
         rules = await self.rules() if with_workloads else ()
         schedulers = await self.schedulers(memory.scheduler_names if memory is not None else ())
-        return ClusterState(
+        return sources.ClusterState(
             list(self.objects()),
             self.source,
             self.clock,
@@ -101,16 +98,16 @@ class ShownCluster:
 
     async def document(self, cls: type[Object], key: Key) -> Doc:
         """One object with all its fields, as it is now. Raises NotFound."""
-        return to_doc(self.known(cls, key))
+        return codec.to_doc(self.known(cls, key))
 
     def known(self, cls: type[Object], key: Key) -> Object:
         """An object as it was last heard of. Raises NotFound."""
         found = self.model.objects.find(cls, key)
         if found is None:
-            raise NotFound(f'{resource_of(cls).qualified} "{key}" not found')
+            raise NotFound(f'{codec.resource_of(cls).qualified} "{key}" not found')
         return found
 
-    async def events_of(self, *about: ObjectReference) -> Sequence[Event]:
+    async def events_of(self, *about: core_v1.ObjectReference) -> Sequence[core_v1.Event]:
         return ()
 
 

@@ -23,8 +23,7 @@ from tonnage.errors import TonnageError
 from tonnage.objects.meta import Object
 from tonnage.whatif.drain.preview import Preview, known_nodes
 from tonnage.whatif.drain.rehearsal import Scene
-from tonnage.whatif.fit import MOST
-from tonnage.whatif.fit.fitting import asked_template, asked_workload, fitted
+from tonnage.whatif.fit import MOST, fitting
 from tonnage.whatif.manifests import GivenText
 from tonnage.whatif.pending.pending import PendingQuestion, summary
 from tonnage.whatif.simulate.played_cluster import PlayedCluster
@@ -184,9 +183,9 @@ def fits(
     creation = asking.creation()
     creation.know(state.objects, state.rules)
     if template:
-        asked = asked_template(state, creation, GivenText(TEMPLATE, template.encode()))
+        asked = fitting.asked_template(state, creation, GivenText(TEMPLATE, template.encode()))
     else:
-        asked = asked_workload(state, creation, workload, "default")
+        asked = fitting.asked_workload(state, creation, workload, "default")
 
     profiles, takes_any_pod = asking.configuration.profiles, asking.takes_any_pod
     fresh = partial(PlayedCluster, state, profiles, takes_any_pod=takes_any_pod, is_stopped=limit.check)
@@ -195,7 +194,7 @@ def fits(
     def phase(name: str) -> Iterator[Step]:
         yield limit.check
 
-    return fitted(asked, fresh, most=most, phase=phase).document()
+    return fitting.fitted(asked, fresh, most=most, phase=phase).document()
 
 
 def workloads_of(objects: Sequence[Object]) -> list[str]:

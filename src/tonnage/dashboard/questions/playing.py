@@ -29,14 +29,13 @@ from tonnage.scheduling.configuration.configuration import Configuration, parse
 from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.volumes.explain.account_entries import NodeAccount
-from tonnage.whatif.explain_report import claim_sentences
+from tonnage.whatif import explain_report, sources
 from tonnage.whatif.replay import Replay
 from tonnage.whatif.replay_steps import MAX_LINES, StepResult, misses, steps_of, taken
 from tonnage.whatif.scheduler_memory import memory_from
 from tonnage.whatif.simulate.measures import Measures
 from tonnage.whatif.simulate.play import Player, Run
 from tonnage.whatif.simulate.scenario import Apply, Arrive, Delete, Event, Join, NodeEvent, Scenario, scenario_of
-from tonnage.whatif.sources import OutOfTime, from_files
 
 MOST_FRAMES: Final = 2000
 MOST_BYTES: Final = 32 * 1024 * 1024
@@ -160,7 +159,7 @@ def played(given: GivenFiles, asking: Asking, limit: QuestionLimit, *, seed: int
             _simulate(given, asking, configuration, film, notes, limit, seed)
     except _IsFull:
         pass
-    except OutOfTime:
+    except sources.OutOfTime:
         if not film.document()["frames"]:
             raise TonnageError(
                 f"these files were not played within {MOST_S:g} s",
@@ -180,7 +179,7 @@ def _configuration(given: GivenFiles, asking: Asking) -> Configuration:
 
 def _replay(given: GivenFiles, asking: Asking, configuration: Configuration, film: Film, notes: list[str]) -> None:
     creation = asking.creation()
-    state = from_files(given.manifests, creation)
+    state = sources.from_files(given.manifests, creation)
     assert given.steps is not None
     warnings: list[str] = []
     steps = steps_of(given.steps, creation, warnings)
@@ -227,7 +226,7 @@ def _answer(answer: Explanation) -> dict[str, Any]:
         "node": answer.node if answer.schedulable else "",
         "message": f"not tried: {answer.held_back}" if answer.held_back else answer.message,
         "why": list(_why_there(answer)),
-        "claims": list(claim_sentences(account)) if isinstance(account, NodeAccount) else [],
+        "claims": list(explain_report.claim_sentences(account)) if isinstance(account, NodeAccount) else [],
         "reasons": [{"reason": reason, "nodes": nodes} for reason, nodes in reasons.most_common()],
         "misses": list(misses(answer)),
     }
@@ -273,7 +272,7 @@ def _simulate(
 ) -> None:
     assert given.scenario is not None
     scenario = scenario_of(given.scenario)
-    state = from_files(given.manifests, asking.creation(), with_workloads=True)
+    state = sources.from_files(given.manifests, asking.creation(), with_workloads=True)
     notes += [*state.warnings, *state.notes]
     shots = _Shots(film, scenario)
     player = Player(

@@ -23,11 +23,10 @@ from urllib.parse import unquote
 import msgspec
 from aiohttp import ClientPayloadError, web
 
-from tonnage import logs
+from tonnage import http_connection, logs
 from tonnage.dashboard.questions.asking import TooManyAsk
 from tonnage.dashboard.server.access import Access, RequestRefused
 from tonnage.errors import TonnageError
-from tonnage.http_connection import BadBody, connection_of
 from tonnage.objects.document import MAX_REQUEST_VALUES, Budget, BudgetExceeded, Limits, read_json
 
 SECURITY_HEADERS: Final = {
@@ -76,7 +75,7 @@ class RoutedRequest:
                         raise RequestRefused(413, f"the body is larger than {max_bytes // 1024} KiB")
         except TimeoutError:
             raise RequestRefused(408, f"the body did not come within {within_s:g} s") from None
-        except (BadBody, web.RequestPayloadError, ClientPayloadError) as exc:
+        except (http_connection.BadBody, web.RequestPayloadError, ClientPayloadError) as exc:
             raise RequestRefused(400, "the body breaks off") from exc
         return _read(bytes(body)) if len(body) < _AT_ONCE_BYTES else await asyncio.to_thread(_read, bytes(body))
 
@@ -227,7 +226,7 @@ class App:
             answer, asked = self._doors.find(request)
             return await answer(asked)
         self._access.check_token(request)
-        if not connection_of(request).let_in():
+        if not http_connection.connection_of(request).let_in():
             raise RequestRefused(503, "too many connections are open", retry_after_s=5)
         answer, asked = self._router.find(request)
         return await answer(asked)

@@ -34,13 +34,12 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from tonnage import __version__
+from tonnage import __version__, private_files
 from tonnage.clock import InvalidTime, parse_rfc3339
 from tonnage.dashboard.model.shown_cluster import ShownCluster, look_at_faults
-from tonnage.dashboard.questions import given_files, pod_story
+from tonnage.dashboard.questions import given_files, playing, pod_story
 from tonnage.dashboard.questions.asking import Asking
 from tonnage.dashboard.questions.cluster_questions import PendingAnswers, drained, fits, workloads_of
-from tonnage.dashboard.questions.playing import played
 from tonnage.dashboard.server.access import RequestRefused
 from tonnage.dashboard.server.app import RoutedRequest, Router, json_answer
 from tonnage.dashboard.server.change_stream import PackedState, change_stream, takes_gzip
@@ -49,7 +48,6 @@ from tonnage.dashboard.wire import VERSION
 from tonnage.faults import FAULT_FILE_NAME, KINDS, Fault, FaultFile, kind_of
 from tonnage.objects.codec import resource_of
 from tonnage.plane.settings import require_node
-from tonnage.private_files import NotOurs, require_own_folder
 from tonnage.whatif.fit import MOST
 from tonnage.whatif.manifests import GivenText
 
@@ -98,8 +96,8 @@ class Routes:
         if self._data_dir is None:
             raise RequestRefused(403, NOT_EMBEDDED)
         try:
-            require_own_folder(self._data_dir)
-        except NotOurs as exc:
+            private_files.require_own_folder(self._data_dir)
+        except private_files.NotOurs as exc:
             raise RequestRefused(403, f"faults are not set here: {exc.message}") from exc
         except OSError as exc:
             raise RequestRefused(403, f"faults are not set here: {self._data_dir}: {exc.strerror}") from exc
@@ -152,7 +150,7 @@ class Routes:
             files = _given_files(said.get("files"))
         return json_answer(
             await self._asking.answer(
-                lambda limit: played(given_files.sorted_out(files), self._asking, limit, seed=seed)
+                lambda limit: playing.played(given_files.sorted_out(files), self._asking, limit, seed=seed)
             )
         )
 

@@ -16,9 +16,7 @@ from tonnage.dashboard.wire import CapacityRow, VolumeRow
 from tonnage.keyed import grouped
 from tonnage.objects.meta import Key, Object
 from tonnage.scheduler.storage_totals import ClassTotals
-from tonnage.whatif.doctor.capacity_checks import missing_node_findings
-from tonnage.whatif.doctor.class_checks import leftover_findings
-from tonnage.whatif.doctor.driver_checks import attach_findings, registration_findings, unpublished_findings
+from tonnage.whatif.doctor import capacity_checks, class_checks, driver_checks
 from tonnage.whatif.doctor.facts import Facts, Finding
 from tonnage.whatif.page import bytes_text, count_text, named
 
@@ -137,11 +135,11 @@ def doctors_troubles(sight: Sight, told: Collection[str]) -> Iterator[Trouble]:
     objects = [each for of_kind in kinds for each in of_kind.values()]
     facts = Facts(objects, sight.now, is_live=True, unlisted=sight.unlisted)
     checks = (
-        *(registration_findings(facts, driver) for driver in facts.drivers.values()),
-        unpublished_findings(facts),
-        *(missing_node_findings(facts, name) for name in facts.drivers),
-        attach_findings(facts),
-        leftover_findings(facts),
+        *(driver_checks.registration_findings(facts, driver) for driver in facts.drivers.values()),
+        driver_checks.unpublished_findings(facts),
+        *(capacity_checks.missing_node_findings(facts, name) for name in facts.drivers),
+        driver_checks.attach_findings(facts),
+        class_checks.leftover_findings(facts),
     )
     for findings in checks:
         for finding in findings:

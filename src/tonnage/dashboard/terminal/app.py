@@ -21,7 +21,6 @@ from tonnage.dashboard.questions.asking import Asking
 from tonnage.dashboard.status.keeper import StatusKeeper
 from tonnage.dashboard.terminal import lines_view, list_pages
 from tonnage.dashboard.terminal.lines_view import LinesView, PageOfLines, ScreenLine, cell, in_ascii, plain, row
-from tonnage.dashboard.terminal.list_pages import explanation_lines, flow_lines, lane_lines, now_lines, pending_answer
 from tonnage.dashboard.terminal.map_page import FREE, PROMISED, SORTS, USED, map_lines, node_lines
 from tonnage.dashboard.wire import NodeRow, NoticeRow, PodRow
 from tonnage.errors import TonnageError
@@ -173,15 +172,15 @@ class Top(App[None]):
             opened: dict[str, Callable[[], list[ScreenLine]]] = {
                 "map": lambda: node_lines(rows, self._opened, now=self._cluster.clock.now(), width=width),
                 "pending": lambda: self._explained or [plain("working it out", "dim")],
-                "flow": lambda: lane_lines(rows, self._opened, width=width),
+                "flow": lambda: list_pages.lane_lines(rows, self._opened, width=width),
             }
             return opened[self._page]()
         if self._page == "now":
-            return now_lines(self._status, width=width, search=self._search)
+            return list_pages.now_lines(self._status, width=width, search=self._search)
         if self._page == "pending":
             return list_pages.pending_lines(self._pending, rows, width=width, search=self._search)
         if self._page == "flow":
-            return flow_lines(rows, width=width, search=self._search)
+            return list_pages.flow_lines(rows, width=width, search=self._search)
         return map_lines(rows, width=width, search=self._search, sort=self._sort)
 
     # -- answers ------------------------------------------------------------------------------------------------------
@@ -191,7 +190,7 @@ class Top(App[None]):
         while True:
             if self._page == "pending" and not self._opened:
                 try:
-                    self._pending = await pending_answer(self._cluster, self._asking)
+                    self._pending = await list_pages.pending_answer(self._cluster, self._asking)
                 except TonnageError as exc:
                     self.notify(printable(exc.message), severity="warning", markup=False)
             await asyncio.sleep(ASK_S if self._page == "pending" else DRAW_S)
@@ -200,7 +199,7 @@ class Top(App[None]):
         try:
             state, asking = await self._cluster.state(), self._asking
             found = await asking.answer(lambda limit: asking.explained(state, pod, lambda sentence: None))
-            self._explained = explanation_lines(*found, width=self.size.width - SCROLL_BAR)
+            self._explained = list_pages.explanation_lines(*found, width=self.size.width - SCROLL_BAR)
         except TonnageError as exc:
             self._explained = [plain(exc.message, "red")]
         self._draw()

@@ -16,17 +16,15 @@ from rich.text import Text
 
 from tonnage.dashboard.model.shown_cluster import ShownCluster
 from tonnage.dashboard.questions.asking import Asking, QuestionLimit
+from tonnage.dashboard.status import overview, troubles
 from tonnage.dashboard.status.keeper import StatusKeeper, show_trouble, verdict
-from tonnage.dashboard.status.overview import Sample, overview_texts
-from tonnage.dashboard.status.troubles import folded
 from tonnage.dashboard.terminal import lines_view
 from tonnage.dashboard.terminal.lines_view import PageOfLines, ScreenLine, cell, matches, name_width, plain, row
 from tonnage.dashboard.wire import Collections, LaneRow, PodRow, PodStep
 from tonnage.scheduling.decision.explain import Explanation
-from tonnage.whatif.explain_report import print_explanation
+from tonnage.whatif import explain_report, sources
 from tonnage.whatif.page import count_text, time_text
 from tonnage.whatif.pending.pending import PendingAnswer, PendingGroup, PendingQuestion, nearest_misses
-from tonnage.whatif.sources import OutOfTime
 
 
 def pending_lines(
@@ -80,7 +78,7 @@ def _waiting_lines(collections: Collections, width: int, search: str) -> list[Sc
 
 def explanation_lines(explanation: Explanation, weights: Mapping[str, int], *, width: int) -> list[ScreenLine]:
     page = PageOfLines(width)
-    print_explanation(explanation, weights, page)
+    explain_report.print_explanation(explanation, weights, page)
     return page.lines
 
 
@@ -95,7 +93,7 @@ async def pending_answer(cluster: ShownCluster, asking: Asking) -> PendingAnswer
     def answer(limit: QuestionLimit) -> PendingAnswer:
         question = PendingQuestion(state, asking.sequence(state, lambda sentence: None))
         limit.begin(MOST_S)
-        with suppress(OutOfTime):
+        with suppress(sources.OutOfTime):
             question.decide(limit.check)
             question.try_changes(limit.check)
         return question.answer()
@@ -160,9 +158,9 @@ def now_lines(keeper: StatusKeeper, *, width: int, search: str = "") -> list[Scr
     if keeper.looked_at is None:
         return [plain("looking", "dim")]
     page = PageOfLines(width)
-    page.heading(" · ".join(overview_texts(keeper.overview)))
+    page.heading(" · ".join(overview.overview_texts(keeper.overview)))
     page.part(verdict(keeper))
-    for each, more in folded(keeper.found):
+    for each, more in troubles.folded(keeper.found):
         if not matches(search, each.headline, each.meaning, each.kind):
             continue
         page.blank()
@@ -210,7 +208,7 @@ def _line(name: str, drawn: str, told: str, name_width: int, width: int) -> Scre
     return ScreenLine(row(cell(name, name_width), cell(drawn, len(drawn), "cyan"), cell(told, rest)))
 
 
-def sparkline(samples: Sequence[Sample], read: Callable[[Sample], int], width: int) -> str:
+def sparkline(samples: Sequence[overview.Sample], read: Callable[[overview.Sample], int], width: int) -> str:
     """The values over time in `width` signs: the highest of each stretch, against the highest of all."""
     size = -(-len(samples) // width)
     highest = [max(map(read, samples[at : at + size])) for at in range(0, len(samples), size)]

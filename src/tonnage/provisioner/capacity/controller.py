@@ -24,14 +24,13 @@ from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
 
-from tonnage import errors, logs
+from tonnage import errors, keyed, logs
 from tonnage.client import cache, http, metrics, throttle
 from tonnage.client.informer import Informer
 from tonnage.client.informers import Informers
 from tonnage.client.reconciler import Reconciler
 from tonnage.clock import Clock
 from tonnage.csi.client import CsiClient
-from tonnage.keyed import grouped
 from tonnage.objects.core_v1 import Node, PersistentVolume
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key, OwnerReference
@@ -372,7 +371,7 @@ class CapacityController:
         now_s = self._clock.monotonic()
         self._wanted_since_s = {key: self._wanted_since_s.get(key, now_s) for key in self._wanted}
         self._confirmed_s = {key: at_s for key, at_s in self._confirmed_s.items() if key in self._wanted}
-        self._keys_by_segment = grouped((item.segment, key) for key, item in self._wanted.items())
+        self._keys_by_segment = keyed.grouped((item.segment, key) for key, item in self._wanted.items())
         self._note_known_volumes(self._wanted.keys() - before.keys())
         classes = [each for each in self._classes if each.provisioner == self.driver_name]
         groups = {each.capacity_group or f"class {each.name}" for each in classes}
