@@ -223,14 +223,14 @@ class Queues:
         if queued.initial_attempt_at is None:
             queued.initial_attempt_at = self._clock.monotonic()
         self.pool.remove(queued.uid)
-        self._put_active(queued)
+        self.active.put(queued.uid, self.order(queued), queued)
         self._on_queued(queued, QueueName.ACTIVE, why)
         return QueueName.ACTIVE
 
     def reorder(self, queued: waiting_pods.QueuedPod) -> None:
         """Sort a changed pod of the active or backoff queue again."""
         if queued.uid in self.active:
-            self._put_active(queued)
+            self.active.put(queued.uid, self.order(queued), queued)
         else:
             self.backoff.add(queued)
 
@@ -242,9 +242,6 @@ class Queues:
         """File a pod of the pool under these plugins, which refused a pod like it."""
         queued.unschedulable_plugins = plugins
         self.pool.add(queued)
-
-    def _put_active(self, queued: waiting_pods.QueuedPod) -> None:
-        self.active.put(queued.uid, self.order(queued), queued)
 
     def _to_pool(self, queued: waiting_pods.QueuedPod, why: str) -> QueueName:
         is_new = queued.uid not in self.pool

@@ -61,9 +61,6 @@ class LeftBehind(NamedTuple):
     """True if pods refused by the same plugins, and alike to them, would get the same decision."""
 
 
-_NOTHING_LEFT: Final = LeftBehind()
-
-
 @dataclass(slots=True, eq=False)
 class QueuedPod:
     """A pod that waits to be placed, or is being placed. `unschedulable_count` grows when plugins refuse the pod;
@@ -86,7 +83,7 @@ class QueuedPod:
     """The start of the second in which its backoff ends; None until it is computed."""
     flushed_at: float | None = None
     """When it was moved because it had waited too long; None if not since its last attempt."""
-    left_behind: LeftBehind = _NOTHING_LEFT
+    left_behind: LeftBehind = field(default=LeftBehind())
 
     @property
     def pod(self) -> Pod:
@@ -264,9 +261,6 @@ class EquivalenceClass(KeyedHeap[QueuedPod]):
 
 _NO_CLASSES: Final = RefusedClasses()
 
-Refuser = tuple[str, str]
-"""(profile, plugin)"""
-
 
 class UnschedulablePool:
     """Unschedulable pods by uid, by class, by refusing plugin, and by mounted claim. A pod's sign is computed when it
@@ -286,8 +280,8 @@ class UnschedulablePool:
         self.on_moved: Callable[[ClassKey, EquivalenceClass], None] = lambda before, now: None
         """Called with the old and the new class of a pod that `sign_again` moved."""
         self._pods: dict[str, tuple[QueuedPod, EquivalenceClass, tuple[Key, ...]]] = {}
-        self._classes: dict[ClassKey, EquivalenceClass] = {}
-        self._by_refuser: dict[Refuser, RefusedClasses] = {}
+        self.classes: dict[ClassKey, EquivalenceClass] = {}
+        self._by_refuser: dict[tuple[str, str], RefusedClasses] = {}  # by (profile, plugin)
         self._by_claim: Shelf[Key, str, QueuedPod] = Shelf()
         self.gated: set[str] = set()
 
@@ -299,11 +293,11 @@ class UnschedulablePool:
     def _file(self, queued: QueuedPod) -> None:
         key, found = self.key_for(queued), None
         if key is not None:
-            found = self._classes.get(key)
+            found = self.classes.get(key)
         if found is None:
             plugins = (queued.gating_plugin,) if queued.is_gated else tuple(sorted(queued.unschedulable_plugins))
             found = EquivalenceClass(queued.uid if key is None else key, queued.profile, plugins)
-            self._classes[found.key] = found
+            self.classes[found.key] = found
             for plugin in plugins:
                 refused = self._by_refuser.setdefault((found.profile, plugin), RefusedClasses())
                 refused.put(found, self._needs_of(queued, plugin))
@@ -328,7 +322,7 @@ class UnschedulablePool:
         _, equivalence_class, claims = entry
         equivalence_class.remove(uid)
         if not len(equivalence_class):
-            del self._classes[equivalence_class.key]
+            del self.classes[equivalence_class.key]
             for plugin in equivalence_class.rejectors:
                 refused = self._by_refuser[equivalence_class.profile, plugin]
                 refused.remove(equivalence_class.key)
@@ -378,9 +372,6 @@ class UnschedulablePool:
 
     def refused_by(self, profile: str, plugin: str) -> RefusedClasses:
         return self._by_refuser.get((profile, plugin), _NO_CLASSES)
-
-    def class_at(self, key: ClassKey) -> EquivalenceClass | None:
-        return self._classes.get(key)
 
     def mounting(self, claims: Iterable[Key]) -> dict[str, QueuedPod]:
         """The pods that mount one of these claims, by uid."""

@@ -245,7 +245,7 @@ class Waking:
 
     def _turns(self, found: Round) -> list[tuple[ClassKey, EquivalenceClass, QueuedPod]]:
         """The waiting classes with their first pods, in the queue's order; classes without pods stop waiting."""
-        classes = [(key, of_class) for key in found.waiting if (of_class := self._pool.class_at(key)) is not None]
+        classes = [(key, of_class) for key in found.waiting if (of_class := self._pool.classes.get(key)) is not None]
         turns = [(key, of_class, head) for key, of_class in classes if (head := of_class.peek()) is not None]
         found.waiting = {key: found.waiting[key] for key, _, _ in turns}
         return sorted(turns, key=lambda turn: self._pool.order(turn[2]))
@@ -299,7 +299,7 @@ class Waking:
             if each.out is None:
                 continue
             key = each.out[1]
-            equivalence_class = self._pool.class_at(key)
+            equivalence_class = self._pool.classes.get(key)
             if theirs is None or equivalence_class is None:
                 continue
             if theirs != key:

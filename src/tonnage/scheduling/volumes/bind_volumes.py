@@ -223,8 +223,8 @@ def _static(cluster: Cluster, binding: static_volumes.StaticBinding, row: int) -
         return _failed(f'failed to check binding: persistentvolumes "{binding.volume.key}" not found')
     if claim is None:
         return _failed(f'failed to check binding: persistentvolumeclaims "{binding.claim.key}" not found')
-    if _is_older(volume, binding.volume):
-        return None
+    if volume.metadata.revision < binding.volume.metadata.revision:
+        return None  # the informer does not show our write yet
     if not volume_reach.reaches(cluster, volume, row):
         return _failed(_mismatch(cluster, volume, row))
     if volume.spec.claim_ref is None or not volume.spec.claim_ref.uid:
@@ -238,7 +238,7 @@ def _provisioned(cluster: Cluster, written: PersistentVolumeClaim, row: int) -> 
     claim = storage.claims.api(written.key)
     if claim is None:
         return _failed(f'failed to check provisioning pvc: persistentvolumeclaims "{written.key}" not found')
-    if _is_older(claim, written):
+    if claim.metadata.revision < written.metadata.revision:
         return None
     if not claim.metadata.annotations:
         return _failed(f'selectedNode annotation reset for PVC "{claim.name}"')
@@ -251,11 +251,6 @@ def _provisioned(cluster: Cluster, written: PersistentVolumeClaim, row: int) -> 
         if not volume_reach.reaches(cluster, volume, row):
             return _failed(_mismatch(cluster, volume, row))
     return SUCCESS if claim.is_bound else None
-
-
-def _is_older(known: T, written: T) -> bool:
-    """True if the informer does not show our write yet."""
-    return known.metadata.revision < written.metadata.revision
 
 
 def _mismatch(cluster: Cluster, volume: PersistentVolume, row: int) -> str:

@@ -332,7 +332,7 @@ def progress_of(cluster: Cluster, volume: PersistentVolume, node_name: str) -> R
 def _home_row(cluster: Cluster, claim: PersistentVolumeClaim, volume: PersistentVolume) -> int:
     """The row where a volume without affinity needs no room; -1 if its node is gone or unknown."""
     selected = claim.selected_node
-    attachments = cluster.index(AttachedVolumes).attachments_of(volume.name)
+    attachments = cluster.index(AttachedVolumes).of_volume[volume.name]
     if attached := [attachment.spec.node_name for attachment in attachments if attachment.status.attached]:
         return cluster.row_of.get(selected if selected in attached else min(attached), -1)
     is_missed = not selected or cluster.index(VolumePlaces).is_missed(volume.name, selected)

@@ -132,7 +132,7 @@ class AttachedVolumes(Observer):
         self._users: Shelf[Key, tuple[str, bool], tuple[Pod, int]] = Shelf()
         self._claims_of: Shelf[str, Key, Key] = Shelf()  # volume name -> claims that name it
         self._on_node: Shelf[str, str, VolumeAttachment] = Shelf()  # node name -> attachments
-        self._of_volume: Shelf[str, str, VolumeAttachment] = Shelf()  # volume name -> attachments
+        self.of_volume: Shelf[str, str, VolumeAttachment] = Shelf()  # volume name -> attachments
         self._caught_up_at = 0
         self._nodes: dict[int, tuple[str, str]] = {}  # row -> uid and name of the node that its limits are of
         storage.on_change(PersistentVolumeClaim, self._claim_changed)
@@ -176,12 +176,9 @@ class AttachedVolumes(Observer):
             if uid != without and not is_ephemeral and not pod.metadata.is_terminating
         }
 
-    def attachments_of(self, volume_name: str) -> list[VolumeAttachment]:
-        return self._of_volume[volume_name]
-
     def gone_nodes_with(self, volume_name: str) -> list[str]:
         """Names of deleted nodes that VolumeAttachments still name for the volume, sorted."""
-        named = {attachment.spec.node_name for attachment in self._of_volume[volume_name]}
+        named = {attachment.spec.node_name for attachment in self.of_volume[volume_name]}
         return sorted(named - self._cluster.row_of.keys())
 
     def catch_up(self) -> None:
@@ -244,7 +241,7 @@ class AttachedVolumes(Observer):
     def _volume_changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
         if old is None or new is None or id_of_volume(old) != id_of_volume(new):
             name = either(old, new).name
-            nodes = [attachment.spec.node_name for attachment in self._of_volume[name]]
+            nodes = [attachment.spec.node_name for attachment in self.of_volume[name]]
             self._look_again(self._claims_of[name], nodes)
 
     def _class_changed(self, old: StorageClass | None, new: StorageClass | None) -> None:
@@ -265,10 +262,10 @@ class AttachedVolumes(Observer):
     def _attachment_changed(self, old: VolumeAttachment | None, new: VolumeAttachment | None) -> None:
         if old is not None:
             self._on_node.take(old.spec.node_name, old.name)
-            self._of_volume.take(old.spec.source.persistent_volume_name, old.name)
+            self.of_volume.take(old.spec.source.persistent_volume_name, old.name)
         if new is not None and new.spec.source.persistent_volume_name:
             self._on_node.put(new.spec.node_name, new.name, new)
-            self._of_volume.put(new.spec.source.persistent_volume_name, new.name, new)
+            self.of_volume.put(new.spec.source.persistent_volume_name, new.name, new)
         if old is None or new is None or old.spec != new.spec:
             self._look_again((), [attachment.spec.node_name for attachment in (old, new) if attachment is not None])
 

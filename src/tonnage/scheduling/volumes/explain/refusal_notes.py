@@ -117,7 +117,7 @@ def _unused(cluster: Cluster, pod: PodInfo, demand: Demand, row: int) -> Iterato
         made_at = volume.metadata.creation_timestamp if volume is not None else None
         if volume is None or made_at is None or pod_at is None or made_at < pod_at or claim.metadata.is_terminating:
             continue
-        if not attached.users_of(claim.key) and not attached.attachments_of(volume.name):
+        if not attached.users_of(claim.key) and not attached.of_volume[volume.name]:
             reached = np.flatnonzero(reachable(cluster, volume, cluster.all_rows) & cluster.exists[: cluster.size])
             if reached.tolist() == [row]:
                 yield claim.key
