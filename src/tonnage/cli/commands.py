@@ -245,15 +245,12 @@ def documented(command: click.Command, name: str) -> click.Command:
     if getattr(command, "_documented_as", None) != name:
         told = inspect.cleandoc(command.help or "")  # a docstring's lines are indented before Python 3.13
         command.help = "\n\n".join(filter(None, [_HELP.get(name), told]))
-        program = "kubectl tonnage" if _called_by_kubectl() else "tonnage"
+        context = click.get_current_context(silent=True)
+        is_plugin = context is not None and (context.find_root().info_name or "").startswith("kubectl")
+        program = "kubectl tonnage" if is_plugin else "tonnage"
         command.epilog = "\n\n".join(filter(None, [command.epilog, examples_of(name, program)])) or None
         command._documented_as = name  # type: ignore[attr-defined]
     return command
-
-
-def _called_by_kubectl() -> bool:
-    context = click.get_current_context(silent=True)
-    return context is not None and (context.find_root().info_name or "").startswith("kubectl")
 
 
 @click.group(cls=LazyCommands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

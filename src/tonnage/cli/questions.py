@@ -31,7 +31,6 @@ from tonnage.whatif.fit import MOST
 if TYPE_CHECKING:
     from tonnage.client.http import Client
     from tonnage.whatif.shadow.signs import Shadow
-    from tonnage.whatif.sources import ClusterState
 
 
 @click.command()
@@ -150,7 +149,10 @@ def fit(
         raise click.UsageError("--nodes-needed needs --node-template FILE")
     configuration = cluster.configuration
     state = cluster.state(user_agent="tonnage-fit", with_workloads=True)
-    _say_who_waits(state)
+    waiting = sum(not pod.spec.node_name and not pod.is_terminal for pod in state.pods.values())
+    if waiting:
+        pods = "1 pod waits" if waiting == 1 else f"{waiting:,} pods wait"
+        say("note", f"{pods} for a node already and {'is' if waiting == 1 else 'are'} tried first")
     creation = cluster.creation
     if template_file is not None:
         asked = asked_template(state, creation, str(template_file))
@@ -165,13 +167,6 @@ def fit(
         sys.exit(INTERRUPTED)
     if exit_code and not answer.has_all:
         sys.exit(DOES_NOT_FIT)
-
-
-def _say_who_waits(state: ClusterState) -> None:
-    waiting = [pod for pod in state.pods.values() if not pod.spec.node_name and not pod.is_terminal]
-    if waiting:
-        pods = "1 pod waits" if len(waiting) == 1 else f"{len(waiting):,} pods wait"
-        say("note", f"{pods} for a node already and {'is' if len(waiting) == 1 else 'are'} tried first")
 
 
 @click.command()

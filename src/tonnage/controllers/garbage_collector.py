@@ -156,7 +156,10 @@ class GarbageCollector(controller_context.QueueController):
         if dependency_graph.ORPHAN in finalizers:
             await self._orphan_dependents(item, metadata)
         elif dependency_graph.FOREGROUND in finalizers:
-            await self._process_deleting_dependents(item, metadata)
+            blocking = self.graph.blocking(item.uid)
+            if not blocking:
+                await self._remove_finalizer(item, metadata, dependency_graph.FOREGROUND)
+            self._enqueue({each.uid for each in blocking if not each.deletes_dependents})
         return None
 
     async def _read_metadata(self, item: Item) -> Doc | None:
@@ -258,12 +261,6 @@ class GarbageCollector(controller_context.QueueController):
             if found is not None:
                 await self._drop_owners(dependent, found, {item.uid})
         await self._remove_finalizer(item, metadata, dependency_graph.ORPHAN)
-
-    async def _process_deleting_dependents(self, item: Item, metadata: Doc) -> None:
-        blocking = self.graph.blocking(item.uid)
-        if not blocking:
-            await self._remove_finalizer(item, metadata, dependency_graph.FOREGROUND)
-        self._enqueue({each.uid for each in blocking if not each.deletes_dependents})
 
     async def _remove_finalizer(self, item: Item, metadata: Doc, finalizer: str) -> None:
         kept = [each for each in metadata.get("finalizers", ()) if each != finalizer]

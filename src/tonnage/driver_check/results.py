@@ -18,13 +18,9 @@ class DriverCheck:
     remedy: str
 
 
-def _read_catalogue() -> dict[str, DriverCheck]:
-    blocks = resources.files("tonnage.driver_check").joinpath("catalogue.txt").read_text(encoding="utf-8").split("\n\n")
-    checks = (DriverCheck(*map(str.strip, block.splitlines())) for block in blocks if block)
-    return {check.name: check for check in checks}
-
-
-CATALOGUE: Final = _read_catalogue()
+_TEXT: Final = resources.files("tonnage.driver_check").joinpath("catalogue.txt").read_text(encoding="utf-8")
+_CHECKS: Final = [DriverCheck(*map(str.strip, block.splitlines())) for block in _TEXT.split("\n\n") if block]
+CATALOGUE: Final = {check.name: check for check in _CHECKS}
 """In the order in which they are shown."""
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.node.mounts.pod_volumes import AttachState, attach_state, is_resource_exhausted
+from tonnage.node.mounts.pod_volumes import AttachState, attach_state
 from tonnage.objects.codec import convert
 from tonnage.objects.storage_v1 import VolumeAttachment, attachment_name
 from tonnage.testing.storage_builders import meta
@@ -49,12 +49,12 @@ def failed(code: int | None = 8, at: str | None = "2026-01-01T12:00:00Z") -> Vol
     ],
 )
 def test_error_code_detection(found: VolumeAttachment | None, is_exhausted: bool):
-    assert is_resource_exhausted(found) is is_exhausted
+    assert state(found) is (AttachState.EXHAUSTED if is_exhausted else AttachState.WAITING)
 
 
 def test_an_error_while_detaching_plays_no_part():
     found = attachment({"detachError": {"message": "no slot left", "errorCode": 8}})
-    assert not is_resource_exhausted(found)
+    assert state(found) is AttachState.WAITING
 
 
 def test_the_name_is_what_everybody_computes():

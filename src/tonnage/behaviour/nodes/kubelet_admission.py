@@ -133,7 +133,9 @@ def admission(pod: Pod, node: Node, admitted: AdmittedPods) -> PodRejection | Ku
 
 def _sysctl_rejection(pod: Pod) -> PodRejection | None:
     for sysctl in pod.spec.security_context.sysctls:
-        name = _dotted(sysctl.name)
+        name = sysctl.name
+        if next((character for character in name if character in "./"), ".") == "/":
+            name = name.translate(_SWAPPED)  # `net/ipv4/conf/eth0.1` is `net.ipv4.conf.eth0/1`, as in sysctl(8)
         namespace = _SAFE_SYSCTLS.get(name)
         shared = {"IPC": pod.spec.host_ipc, "Net": pod.spec.host_network}
         if namespace is None:
@@ -142,12 +144,6 @@ def _sysctl_rejection(pod: Pod) -> PodRejection | None:
             told = f'forbidden sysctl: "{name}" not allowed with host {namespace} enabled'
             return PodRejection("SysctlForbidden", told)
     return None
-
-
-def _dotted(name: str) -> str:
-    """`net/ipv4/conf/eth0.1` is `net.ipv4.conf.eth0/1`, as in sysctl(8)."""
-    first = next((character for character in name if character in "./"), ".")
-    return name if first == "." else name.translate(_SWAPPED)
 
 
 def _os_rejection(pod: Pod) -> PodRejection | None:

@@ -42,16 +42,11 @@ def job_pod(owner: Job, index: int) -> Doc:
         metadata["generateName"] = f"{owner.name[: _MAX_GENERATED_BASE - len(ending)]}{ending}"
         spec["hostname"] = f"{owner.name}-{index}"[:_MAX_HOST_NAME]
         for container in (*spec.get("initContainers", ()), *spec.get("containers", ())):
-            _tell_index(container)
+            # The author of the template may have set the variable.
+            if all(each.get("name") != _INDEX_VARIABLE for each in container.get("env", ())):
+                source = {"fieldRef": {"fieldPath": f"metadata.labels['{batch_v1.COMPLETION_INDEX}']"}}
+                container["env"] = [*container.get("env", ()), {"name": _INDEX_VARIABLE, "valueFrom": source}]
     return doc
-
-
-def _tell_index(container: Doc) -> None:
-    """Set the index variable, unless the author of the template has."""
-    if any(each.get("name") == _INDEX_VARIABLE for each in container.get("env", ())):
-        return
-    source = {"fieldRef": {"fieldPath": f"metadata.labels['{batch_v1.COMPLETION_INDEX}']"}}
-    container["env"] = [*container.get("env", ()), {"name": _INDEX_VARIABLE, "valueFrom": source}]
 
 
 def job_of(owner: CronJob, at: datetime) -> Doc:

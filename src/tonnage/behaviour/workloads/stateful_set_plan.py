@@ -199,7 +199,10 @@ def plan(owner: StatefulSet, pods: Iterable[Pod], observed: ObservedState) -> li
     condemned = [by_ordinal[n] for n in sorted(by_ordinal, reverse=True) if n >= 0 and n not in wanted]
     is_ordered = owner.spec.pod_management_policy != "Parallel"
     steps: list[Step] = []
-    for ordinal in sorted([*(n for n in by_ordinal if n in wanted), *empty_ordinals(owner, by_ordinal)]):
+    # One new pod if ordered, else as many as one round creates with their claims.
+    count = 1 if is_ordered else max(1, MOST_AT_ONCE // (1 + len(owner.spec.volume_claim_templates)))
+    empty = islice((n for n in wanted if n not in by_ordinal), count)
+    for ordinal in sorted([*(n for n in by_ordinal if n in wanted), *empty]):
         is_done = _process_replica(owner, ordinal, by_ordinal.get(ordinal), observed, steps)
         if not is_done and is_ordered:
             return steps
@@ -219,13 +222,6 @@ def plan(owner: StatefulSet, pods: Iterable[Pod], observed: ObservedState) -> li
         if is_ordered:
             return steps
     return _update(owner, by_ordinal, observed, steps)
-
-
-def empty_ordinals(owner: StatefulSet, taken: Collection[int]) -> list[int]:
-    """The first wanted ordinals without a pod: one if ordered, else as many as one round creates with their claims."""
-    is_ordered = owner.spec.pod_management_policy != "Parallel"
-    count = 1 if is_ordered else max(1, MOST_AT_ONCE // (1 + len(owner.spec.volume_claim_templates)))
-    return list(islice((n for n in ordinals(owner) if n not in taken), count))
 
 
 def _process_replica(

@@ -42,14 +42,6 @@ def driver_of(objects: KnownObjects, capacity: CSIStorageCapacity) -> str:
     return of_class.provisioner if of_class is not None else ""
 
 
-def why_stale(
-    objects: KnownObjects, capacity: CSIStorageCapacity, nodes: Sequence[str], faults: Iterable[Fault], now: datetime
-) -> str:
-    """Why an object's figures are stale, apart from lagging volumes; empty when they are not."""
-    driver = driver_of(objects, capacity)
-    return _by_fault(driver, nodes, faults) or _by_keeper(objects, capacity, driver, nodes) or _by_source(capacity, now)
-
-
 def _by_fault(driver: str, nodes: Sequence[str], faults: Iterable[Fault]) -> str:
     if driver != DRIVER_NAME:
         return ""
@@ -237,7 +229,9 @@ class CapacityBook:
         if capacity is None:
             return None
         driver, nodes, missing, *_ = self._judged[key]
-        stale = why_stale(self._objects, capacity, nodes[:MOST_NODES], self.faults, now)
+        near = nodes[:MOST_NODES]
+        stale = _by_fault(driver, near, self.faults) or _by_keeper(self._objects, capacity, driver, near)
+        stale = stale or _by_source(capacity, now)
         if not stale and missing and driver in self._following:
             stale = lagging(missing)
         held = [(each, self._other_class(each, capacity)) for each in self.held.get(key, ())]

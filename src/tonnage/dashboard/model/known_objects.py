@@ -48,14 +48,6 @@ def node_requirements(term: requirements.NodeSelectorTerm) -> list[selectors.Req
     return [each for each in term.match_expressions if each.operator == "In" and not is_zone_key(each.key)]
 
 
-def labels_of_affinity(volume: PersistentVolume) -> Iterator[Label]:
-    """Every node label that may change where a volume is."""
-    required = affinity_of(volume)
-    for term in required.node_selector_terms if required is not None else ():
-        for node_requirement in node_requirements(term):
-            yield from ((node_requirement.key, value) for value in node_requirement.values)
-
-
 def labels_of_topology(topology: selectors.LabelSelector) -> Sequence[Label]:
     """Labels of which every node that the selector reaches has one; empty if no requirement allows it. Uses a single
     requirement: the one that the fewest nodes are likely to meet."""
@@ -188,7 +180,10 @@ class KnownObjects:
                     yield self.volumes_of_claim, found.spec.claim_ref.key
                 if found.spec.csi is not None:
                     yield self.volumes_by_handle, (found.spec.csi.driver, found.spec.csi.volume_handle)
-                yield from ((self.volumes_by_label, label) for label in labels_of_affinity(found))
+                required = affinity_of(found)
+                for term in required.node_selector_terms if required is not None else ():
+                    for wanted in node_requirements(term):
+                        yield from ((self.volumes_by_label, (wanted.key, value)) for value in wanted.values)
             case VolumeAttachment():
                 yield self.attachments_of_volume, found.spec.source.persistent_volume_name
                 yield self.attachments_of_node, found.spec.node_name

@@ -109,7 +109,10 @@ def pod_steps(old: Pod | None, new: Pod, now: datetime, seen_at: datetime | None
         elif phase == "Succeeded":
             yield _on(new, "succeeded", "ended well", happened_at(_ended_at(new), now))
     if new.metadata.is_terminating and not (old is not None and old.metadata.is_terminating):
-        yield _on(new, "terminating", "is being deleted", happened_at(_deletion_asked_at(new), now))
+        asked_at = new.metadata.deletion_timestamp
+        if asked_at is not None:  # it is the request plus the grace period
+            asked_at -= timedelta(seconds=new.metadata.deletion_grace_period_seconds or 0)
+        yield _on(new, "terminating", "is being deleted", happened_at(asked_at, now))
 
 
 def _decision_steps(old: Pod | None, new: Pod, now: datetime) -> Iterator[PodStep]:
@@ -140,12 +143,6 @@ def _started_at(pod: Pod) -> datetime | None:
 def _ended_at(pod: Pod) -> datetime | None:
     states = [container_status.state.terminated for container_status in pod.status.container_statuses]
     return max((each.finished_at for each in states if each is not None and each.finished_at is not None), default=None)
-
-
-def _deletion_asked_at(pod: Pod) -> datetime | None:
-    """When deletion was requested: deletionTimestamp minus the grace period."""
-    at = pod.metadata.deletion_timestamp
-    return at - timedelta(seconds=pod.metadata.deletion_grace_period_seconds or 0) if at is not None else None
 
 
 # -- claims, volumes, attachments -------------------------------------------------------------------------------------

@@ -42,13 +42,6 @@ class AttachState(Enum):
     EXHAUSTED = "exhausted"
 
 
-def is_resource_exhausted(attachment: VolumeAttachment | None) -> bool:
-    """True if attaching failed for lack of slots."""
-    if attachment is None or attachment.status.attach_error is None:
-        return False
-    return attachment.status.attach_error.error_code == RESOURCE_EXHAUSTED
-
-
 def attach_state(attachment: VolumeAttachment | None, *, pod_came_at: datetime, waited_s: float) -> AttachState:
     """The state of an attachment for a pod that came at `pod_came_at` and has waited `waited_s`.
 
@@ -58,11 +51,11 @@ def attach_state(attachment: VolumeAttachment | None, *, pod_came_at: datetime, 
         return AttachState.WAITING
     if attachment.status.attached:
         return AttachState.ATTACHED
-    if not is_resource_exhausted(attachment):
-        return AttachState.WAITING
     failure = attachment.status.attach_error
+    if failure is None or failure.error_code != RESOURCE_EXHAUSTED:  # it did not fail for lack of slots
+        return AttachState.WAITING
     # Times on the wire are whole seconds: an error in the second in which the pod came counts as the pod's own.
-    is_ours = failure is None or failure.time is None or failure.time >= pod_came_at.replace(microsecond=0)
+    is_ours = failure.time is None or failure.time >= pod_came_at.replace(microsecond=0)
     return AttachState.EXHAUSTED if is_ours or waited_s >= LONG_WAIT_S else AttachState.WAITING
 
 

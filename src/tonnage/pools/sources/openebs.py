@@ -75,7 +75,8 @@ def _pools(doc: Doc, pattern: GoRegexp, *, is_thin: bool, problems: list[str]) -
         if reason:
             problems.append(f"volume group {name} of node {node} {reason}: no volume can be made in it")
             continue
-        thin_pool = _thin_pool(name, group) if is_thin else None
+        pools = {reading.text_of(pool.get("name")): pool for pool in reading.records(dict(group), "thinPools")}
+        thin_pool = pools.get(f"{name}_thinpool") if is_thin else None  # once it is made, its free space counts
         free = reading.bytes_of((group if thin_pool is None else thin_pool).get("free"))
         if free is None:
             problems.append(f"volume group {name} of node {node} does not say how much is free")
@@ -92,12 +93,6 @@ def _why_not(group: Mapping[str, Any]) -> str:
         return "is read-only"
     most = reading.number_of(group.get("maxLv"))
     return f"has as many volumes as it may have ({most})" if 0 < most <= reading.number_of(group.get("lvCount")) else ""
-
-
-def _thin_pool(name: str, group: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The driver's thin pool in a group, whose free space counts (GetCapacity); None before it is made."""
-    pools = {reading.text_of(pool.get("name")): pool for pool in reading.records(dict(group), "thinPools")}
-    return pools.get(f"{name}_thinpool")
 
 
 ZFS_DRIVER: Final = "zfs.csi.openebs.io"

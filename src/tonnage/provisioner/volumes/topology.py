@@ -64,7 +64,10 @@ def requirement(
     elif not requisite:
         if not selected_node and not immediate:
             return None
-        requisite = _places(keys or _any_keys(driver, csi_nodes, rng), nodes)
+        if not keys:  # those of any node that has the driver: nodes may differ while a driver is being updated
+            known = sorted({found for csi_node in csi_nodes if (found := _keys(csi_node, driver))})
+            keys = rng.choice(known) if known else ()
+        requisite = _places(keys, nodes)
         if not requisite:
             raise NoTopology("no available topology found")
     if not requisite:
@@ -155,12 +158,6 @@ def _term_of_selected(name: str, keys: tuple[str, ...], nodes: Cache[Node]) -> T
             f"topology labels from selected node {labels} does not match topology keys from CSINode {wanted}"
         )
     return term
-
-
-def _any_keys(driver: str, csi_nodes: Cache[storage_v1.CSINode], rng: random.Random) -> tuple[str, ...]:
-    """The keys of one node that has the driver; nodes may differ while a driver is being updated."""
-    known = sorted({keys for csi_node in csi_nodes if (keys := _keys(csi_node, driver))})
-    return rng.choice(known) if known else ()
 
 
 def _places(keys: tuple[str, ...], nodes: Cache[Node]) -> list[Term]:
