@@ -25,7 +25,7 @@ created again with other uids, and often with other claims.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -183,6 +183,7 @@ class NominationRules:
         return True
 
 
+@dataclass(slots=True, eq=False)
 class Nominator:
     """Nominated pods by node name, in the order of nomination; a pod has at most one node.
 
@@ -190,26 +191,19 @@ class Nominator:
     now, whatever they wait for; `wake` announces an event to all waiting pods.
     """
 
-    def __init__(
-        self,
-        clock: Clock,
-        pool: UnschedulablePool,
-        *,
-        is_ordered: bool,
-        newest: Callable[[str], Pod | None],
-        activate: Callable[[Iterable[Pod]], None],
-        wake: Callable[[ClusterEvent, Pod, None, PreCheck], None],
-    ) -> None:
-        self.rules = NominationRules()
-        self.failed_nodes = FailedNodes(clock)
-        self._clock = clock
-        self._pool = pool
-        self._is_ordered = is_ordered
-        self._newest = newest
-        self._activate = activate
-        self._wake = wake
-        self._by_node: Shelf[str, str, Nomination] = Shelf()
-        self._node_of: dict[str, str] = {}
+    clock: Clock
+    pool: UnschedulablePool
+    is_ordered: bool
+    newest: Callable[[str], Pod | None]
+    activate: Callable[[Iterable[Pod]], None]
+    wake: Callable[[ClusterEvent, Pod, None, PreCheck], None]
+    rules: NominationRules = field(default_factory=NominationRules)
+    failed_nodes: FailedNodes = field(init=False)
+    _by_node: Shelf[str, str, Nomination] = field(default_factory=Shelf)
+    _node_of: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.failed_nodes = FailedNodes(self.clock)
 
     # -- nominations of the API, and ours -----------------------------------------------------------------------------
 
@@ -226,13 +220,13 @@ class Nominator:
         if wanted:
             info, is_selected = PodInfo(pod), self.rules.is_selected(pod, wanted)
             self._node_of[info.uid] = wanted
-            nomination = Nomination(info, wanted, self._clock.now(), is_selected=is_selected)
+            nomination = Nomination(info, wanted, self.clock.now(), is_selected=is_selected)
             self._by_node.put(wanted, info.uid, nomination)
 
     def expect(self, pod: Pod, node_name: str | None = None) -> None:
         """Like `nominate`, for a pod that still waits; a pod that is gone or has its node is nominated nowhere. Pods
         that left room for it on its old node are tried again."""
-        known = self._newest(uid_of(pod))
+        known = self.newest(uid_of(pod))
         if known is not None:
             before = self.node_of(pod)
             self.nominate(known, node_name)
@@ -261,21 +255,21 @@ class Nominator:
         A new one is tried at once, because it holds room. Pods that left room on the old node are tried again, also if
         the pod requests less than before.
         """
-        pod = self._newest(uid)
+        pod = self.newest(uid)
         if pod is None:
             return
         before = self.get(pod)
         known, expected_on = (before.info.pod, before.node) if before is not None else (None, "")
         is_news = self.update(pod, was_told)
         self._sign_again(uid)
-        self._judge_gated(self._pool.get(uid))
+        self._judge_gated(self.pool.get(uid))
         if known is not None:
             changes = () if known is pod else pod_events(known, pod)
             asks_for_less = any(event.action is ActionType.UPDATE_POD_SCALE_DOWN for event in changes)
             if asks_for_less or expected_on != self.node_of(pod):
                 self.room_was_given_up(known, expected_on)
         if is_news:
-            self._activate((pod,))
+            self.activate((pod,))
 
     # -- changes of the pod -------------------------------------------------------------------------------------------
 
@@ -312,10 +306,10 @@ class Nominator:
         """Remove nominations of priority lower than `below` from a node. Returns their pods. These pods, and pods that
         left room for them, are tried again. A gated pod is not tried: it stays nominated."""
         lesser = tuple(pod for pod in self.pods_on(node_name) if pod.priority < below)
-        tried = [pod for pod in lesser if (waiting := self._pool.get(pod.uid)) is None or not waiting.is_gated]
+        tried = [pod for pod in lesser if (waiting := self.pool.get(pod.uid)) is None or not waiting.is_gated]
         for pod in tried:
             self.remove(pod.pod)
-        self._activate(pod.pod for pod in tried)
+        self.activate(pod.pod for pod in tried)
         for pod in tried:
             self.room_was_given_up(pod.pod, node_name, but_not_for=pod.uid)
         return lesser
@@ -324,9 +318,9 @@ class Nominator:
         """A node came or changed. Pods nominated to a new node are tried at once; gated ones are judged."""
         expected = self.pods_on(node_name)
         for pod in expected:
-            self._judge_gated(self._pool.get(pod.uid))
+            self._judge_gated(self.pool.get(pod.uid))
         if is_new:
-            self._activate(pod.pod for pod in expected)
+            self.activate(pod.pod for pod in expected)
 
     def room_was_given_up(self, pod: Pod, node_name: str, *, but_not_for: str = "") -> None:
         """Pods of its priority or lower treat a nominated pod as running; announce it as deleted now."""
@@ -335,7 +329,7 @@ class Nominator:
         def may_be_helped(other: Pod) -> bool:
             return other.spec.priority <= pod.spec.priority and uid_of(other) != but_not_for
 
-        self._wake(ASSIGNED_POD_DELETE, pod, None, may_be_helped)
+        self.wake(ASSIGNED_POD_DELETE, pod, None, may_be_helped)
 
     def _judge_gated(self, queued: QueuedPod | None) -> None:
         """A gated pod holds room only where it may run."""
@@ -349,9 +343,9 @@ class Nominator:
 
     def _sign_again(self, uid: str) -> None:
         """A pod's nomination changed: a nominated pod is in a class by itself."""
-        waiting = self._pool.get(uid)
+        waiting = self.pool.get(uid)
         if waiting is not None:
-            self._pool.sign_again((waiting,))
+            self.pool.sign_again((waiting,))
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -378,7 +372,7 @@ class Nominator:
         On its own nominated node, pods of its priority that come after it do not count."""
         for node_name in self._by_node:
             expected = self._by_node.at(node_name)
-            mine = expected.get(pod.uid) if self._is_ordered else None
+            mine = expected.get(pod.uid) if self.is_ordered else None
             is_later = False
             for uid, other in expected.items():
                 if uid == pod.uid:

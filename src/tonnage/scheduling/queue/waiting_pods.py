@@ -262,28 +262,22 @@ class EquivalenceClass(KeyedHeap[QueuedPod]):
 _NO_CLASSES: Final = RefusedClasses()
 
 
+@dataclass(slots=True, eq=False)
 class UnschedulablePool:
     """Unschedulable pods by uid, by class, by refusing plugin, and by mounted claim. A pod's sign is computed when it
     comes in, and by `sign_again` when a claim or its nomination has changed."""
 
-    def __init__(
-        self,
-        order: Callable[[QueuedPod], Any],
-        rules: WakingRules,
-        on_plugin_error: PluginErrorHook,
-        is_nominated: Callable[[Pod], bool],
-    ) -> None:
-        self.order = order
-        self.rules = rules
-        self.on_plugin_error = on_plugin_error
-        self.is_nominated = is_nominated
-        self.on_moved: Callable[[ClassKey, EquivalenceClass], None] = lambda before, now: None
-        """Called with the old and the new class of a pod that `sign_again` moved."""
-        self._pods: dict[str, tuple[QueuedPod, EquivalenceClass, tuple[Key, ...]]] = {}
-        self.classes: dict[ClassKey, EquivalenceClass] = {}
-        self._by_refuser: dict[tuple[str, str], RefusedClasses] = {}  # by (profile, plugin)
-        self._by_claim: Shelf[Key, str, QueuedPod] = Shelf()
-        self.gated: set[str] = set()
+    order: Callable[[QueuedPod], Any]
+    rules: WakingRules
+    on_plugin_error: PluginErrorHook
+    is_nominated: Callable[[Pod], bool]
+    on_moved: Callable[[ClassKey, EquivalenceClass], None] = lambda before, now: None
+    """Called with the old and the new class of a pod that `sign_again` moved."""
+    classes: dict[ClassKey, EquivalenceClass] = field(default_factory=dict)
+    gated: set[str] = field(default_factory=set)
+    _pods: dict[str, tuple[QueuedPod, EquivalenceClass, tuple[Key, ...]]] = field(default_factory=dict)
+    _by_refuser: dict[tuple[str, str], RefusedClasses] = field(default_factory=dict)  # by (profile, plugin)
+    _by_claim: Shelf[Key, str, QueuedPod] = field(default_factory=Shelf)
 
     def add(self, queued: QueuedPod) -> None:
         """Add a pod, or index it again after a change; it keeps its place in the order."""
