@@ -22,12 +22,15 @@ from tonnage.documents.validation.metadata import (
 )
 from tonnage.objects import field_rules as rules
 from tonnage.objects import names
-from tonnage.objects.document import Doc, same
+from tonnage.objects.document import Doc, encode, same
 from tonnage.objects.field_errors import Errors, Wrong, duplicate, forbidden, invalid, not_found, required, unsupported
 
 MIRROR = "kubernetes.io/config.mirror"
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 _MAX_INT32 = 2**31 - 1
+_KNOWN_MAX, _KNOWN_BYTES_MAX = 256, 8 * 1024
+_legal: dict[bytes, None] = {}
+"""Texts of specs that are valid: thousands of pods have the same template."""
 _NAMESERVERS_MAX, _SEARCHES_MAX, _SEARCH_CHARS_MAX = 3, 32, 2048
 _SEARCH = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
 _SEARCH_DOMAIN = _SEARCH + r"(\." + _SEARCH + ")*"
@@ -42,7 +45,43 @@ def validate_pod(pod: Doc) -> Errors:
     """The rules that hold for a pod at any time. Mirrors validatePodMetadataAndSpec."""
     metadata, spec = pod["metadata"], pod["spec"]
     errors = validate_pod_annotations(metadata.get("annotations", {}), spec, "metadata.annotations")
-    errors += validate_pod_spec(spec, "spec", metadata=metadata, is_pod=True)
+    text = _text_of(spec)
+    if text in _legal:
+        return errors
+    wrong = _validate_spec_of_pod(spec, metadata)
+    if text is not None and not wrong:
+        if len(_legal) >= _KNOWN_MAX:
+            _legal.clear()
+        _legal[text] = None
+    return errors + wrong
+
+
+def _text_of(spec: Doc) -> bytes | None:
+    """The key of a spec in `_legal`. Legal claim names and hostnames, which differ within a StatefulSet, are left out.
+
+    None for a spec that is too long, or whose rules depend on the pod's name (ephemeral claims) or metadata.
+    """
+    volumes, hostname = spec.get("volumes", ()), spec.get("hostname", "")
+    if "resourceClaims" in spec or any("ephemeral" in volume for volume in volumes):
+        return None
+    plain = dict(spec)
+    if volumes:
+        plain["volumes"] = [
+            {**volume, "persistentVolumeClaim": {**source, "claimName": "x"}} if source.get("claimName") else volume
+            for volume in volumes
+            for source in (volume.get("persistentVolumeClaim", {}),)
+        ]
+    if hostname and not names.dns_label(hostname):
+        plain["hostname"] = "x"
+    try:
+        text = encode(plain)
+    except (TypeError, ValueError, OverflowError):  # cannot come from a request, but from people's files
+        return None
+    return text if len(text) <= _KNOWN_BYTES_MAX else None
+
+
+def _validate_spec_of_pod(spec: Doc, metadata: Doc) -> Errors:
+    errors = validate_pod_spec(spec, "spec", metadata=metadata, is_pod=True)
     if not spec.get("serviceAccountName"):
         told = "must not be specified when serviceAccountName is not set"
         source = rules.each(lambda source, at: rules.forbid_fields(source, ("serviceAccountToken",), at, told))
