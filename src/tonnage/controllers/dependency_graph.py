@@ -123,7 +123,9 @@ class DependencyGraph:
             for owner in () if old is None else old.owners:
                 self._forget(owner.uid, new.uid)
             for owner in new.owners:
-                self._remember(owner, new.uid)
+                known = self._references.setdefault(owner.uid, {})
+                if new.uid not in known or not known[new.uid].block_owner_deletion:
+                    known[new.uid] = owner
             queued = {owner.uid for owner in (() if old is None else old.owners) if self._may_go(owner.uid)}
         if self.needs_processing(new):
             queued.add(new.uid)
@@ -152,13 +154,6 @@ class DependencyGraph:
         if item is None or not item.deletes_dependents:
             return False
         return not any(each.block_owner_deletion for each in self._references.get(uid, {}).values())
-
-    def _remember(self, reference: OwnerReference, uid: str) -> None:
-        references = self._references.setdefault(reference.uid, {})
-        known = references.get(uid)
-        if known is not None and known.block_owner_deletion:
-            return
-        references[uid] = reference
 
     def _forget(self, owner_uid: str, uid: str) -> None:
         references = self._references.get(owner_uid, {})
