@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
@@ -49,28 +49,24 @@ class _Said:
     message: str
 
 
+@dataclass(slots=True, eq=False)
 class PodStatusWriter:
     """Writes the PodScheduled condition and events. `client`: for nominations; `telling`: for the rest."""
 
-    def __init__(
-        self,
-        client: Client,
-        telling: Client,
-        events: Recorder,
-        clock: Clock,
-        newest: Callable[[Key], Pod | None],
-    ) -> None:
-        self._client = client
-        self._telling = telling
-        self._events = events
-        self._clock = clock
-        self._newest = newest
-        self._said: dict[str, _Said] = {}  # by uid, the newest condition that is not written yet
-        self._queue: WorkQueue[str] = WorkQueue(clock=clock, first_retry_s=_FIRST_PAUSE_S, max_retry_s=_MAX_PAUSE_S)
-        self._writing: set[str] = set()
-        self._writers: set[asyncio.Task[None]] = set()
-        self.dropped = 0
-        """Conditions for which there was no room, or no time at the end."""
+    client: Client
+    telling: Client
+    events: Recorder
+    clock: Clock
+    newest: Callable[[Key], Pod | None]
+    dropped: int = 0
+    """Conditions for which there was no room, or no time at the end."""
+    _said: dict[str, _Said] = field(default_factory=dict)  # by uid, the newest condition that is not written yet
+    _queue: WorkQueue[str] = field(init=False)
+    _writing: set[str] = field(default_factory=set)
+    _writers: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._queue = WorkQueue(clock=self.clock, first_retry_s=_FIRST_PAUSE_S, max_retry_s=_MAX_PAUSE_S)
 
     @property
     def pending(self) -> int:
@@ -83,14 +79,14 @@ class PodStatusWriter:
 
     def scheduled(self, pod: PodInfo, node_name: str) -> None:
         note = f"Successfully assigned {pod.key} to {node_name}"
-        self._events.event(pod.pod, "Normal", "Scheduled", "Binding", note)
+        self.events.event(pod.pod, "Normal", "Scheduled", "Binding", note)
 
     def failed(
         self, pod: PodInfo, reason: str, message: str, *, nomination: str | None = None
     ) -> Coroutine[Any, Any, None] | None:
         """A pod could not be placed. `reason` is Unschedulable or SchedulerError. `nomination`: its new nominated node,
         "" for none; None leaves it unchanged. If it changes, the write is returned, to be awaited at once."""
-        self._events.event(pod.pod, "Warning", "FailedScheduling", "Scheduling", message)
+        self.events.event(pod.pod, "Warning", "FailedScheduling", "Scheduling", message)
         said = _Said(pod.key, reason, message)
         if nomination is not None and nomination != pod.pod.status.nominated_node_name:
             self._said.pop(pod.uid, None)  # the nomination's write includes the condition
@@ -143,13 +139,13 @@ class PodStatusWriter:
         said = self._said.get(uid)
         if said is None:
             return
-        pod, is_over = self._newest(said.key), True
+        pod, is_over = self.newest(said.key), True
         news = self._news(pod, said) if pod is not None else []
         if pod is not None and uid_of(pod) == uid and not pod.spec.node_name and news:
             lock = {"uid": pod.metadata.uid, "resourceVersion": pod.metadata.resource_version}
             patch = {"metadata": lock, "status": {"conditions": news}}
             try:
-                is_over = await self._patch(self._telling, said.key, patch)
+                is_over = await self._patch(self.telling, said.key, patch)
             except Conflict:
                 is_over = False
         if self._said.get(uid) is not said:
@@ -166,7 +162,7 @@ class PodStatusWriter:
         if news := self._news(pod, said):
             status["conditions"] = news
         try:
-            await self._patch(self._client, said.key, {"metadata": {"uid": pod.metadata.uid}, "status": status})
+            await self._patch(self.client, said.key, {"metadata": {"uid": pod.metadata.uid}, "status": status})
         except Conflict as exc:
             _log.warning("Cannot write the condition of a pod", pod=said.key, error=exc.message)
 
@@ -184,7 +180,7 @@ class PodStatusWriter:
         return True
 
     def _news(self, pod: Pod, said: _Said) -> list[dict[str, Any]]:
-        return changed_condition(pod, "PodScheduled", "False", said.reason, said.message, self._clock.now())
+        return changed_condition(pod, "PodScheduled", "False", said.reason, said.message, self.clock.now())
 
 
 def changed_condition(

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import datetime
 
 import numpy as np
@@ -52,53 +53,46 @@ from tonnage.scheduling.volumes.reservations.holds import CapacityHolds, Hold
 _log = logs.logger("tonnage.scheduler")
 
 
+@dataclass(eq=False)
 class EngineNominations(NominationRules):
     """The nomination rules of an engine's queue. `is_shown`: the gate NominatedNodeNameForExpectation."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        queue: SchedulingQueue,
-        profile_of: Callable[[Pod], Assembled | None],
-        is_assumed: Callable[[str], bool],
-        *,
-        is_shown: bool,
-    ) -> None:
-        self._cluster = cluster
-        self._queue = queue
-        self._nominator = queue.nominator
-        self._profile_of = profile_of
-        self._is_assumed = is_assumed
-        self._is_shown = is_shown
-        self._waiting: keyed.Shelf[Key, str, None] = keyed.Shelf()  # the uids of pods, by claim
-        queue.nominator.rules = self
+    cluster: Cluster
+    queue: SchedulingQueue
+    profile_of: Callable[[Pod], Assembled | None]
+    is_assumed: Callable[[str], bool]
+    is_shown: bool
+    _waiting: keyed.Shelf[Key, str, None] = field(default_factory=keyed.Shelf)  # the uids of pods, by claim
+
+    def __post_init__(self) -> None:
+        self.queue.nominator.rules = self
 
     # -- nominations in the API ---------------------------------------------------------------------------------------
 
     def told(self, pod: Pod) -> str:
         nominated = pod.status.nominated_node_name
-        if not self._is_shown or not pod.spec.volumes:
+        if not self.is_shown or not pod.spec.volumes:
             return nominated
         claims = self._selected_claims(pod)
         selected = _only(claim.selected_node for claim in claims if not claim.is_bound)
-        volume_of = self._cluster.storage.volumes.api
+        volume_of = self.cluster.storage.volumes.api
         bound = [(claim, volume_of(claim.spec.volume_name)) for claim in claims if claim.is_bound]
         rebuilt = [claim for claim, volume in bound if volume is not None and volume_reach.is_on_its_way(claim, volume)]
         return selected or nominated or _only(claim.selected_node for claim in rebuilt)
 
     def is_selected(self, pod: Pod, node_name: str) -> bool:
-        if not self._is_shown or not pod.spec.volumes:
+        if not self.is_shown or not pod.spec.volumes:
             return False
         return any(claim.selected_node == node_name for claim in self._selected_claims(pod))
 
     def _selected_claims(self, pod: Pod) -> list[PersistentVolumeClaim]:
         """The pod's claims that have a selected-node."""
-        claims = (self._cluster.storage.claims.api(key) for key in claims_named(None, pod))
+        claims = (self.cluster.storage.claims.api(key) for key in claims_named(None, pod))
         return [each for each in claims if each is not None and each.selected_node and not each.metadata.is_terminating]
 
     def waits(self, pod: Pod) -> None:
         """A pod without a node exists."""
-        for key in claims_named(None, pod) if self._is_shown else ():
+        for key in claims_named(None, pod) if self.is_shown else ():
             self._waiting.put(key, uid_of(pod), None)
 
     def left(self, pod: Pod) -> None:
@@ -114,11 +108,11 @@ class EngineNominations(NominationRules):
         Waiting helps if the pod fits once terminating pods, above all its victims, are gone. A node that does not exist
         yet has refused no pod.
         """
-        node_name = self._nominator.node_of(attempt.pod.pod)
-        row = self._cluster.row_of.get(node_name, -1)
-        if row < 0 or attempt.placement is not None or not self._is_shown:
+        node_name = self.queue.nominator.node_of(attempt.pod.pod)
+        row = self.cluster.row_of.get(node_name, -1)
+        if row < 0 or attempt.placement is not None or not self.is_shown:
             return ""
-        going = [pod for pod in self._cluster.residents[row].values() if pod.is_terminating]
+        going = [pod for pod in self.cluster.residents[row].values() if pod.is_terminating]
         if going and attempt.decision is not None:
             try:
                 return "" if fits_without(attempt.profile.decider, attempt.decision.cycle, row, going) else node_name
@@ -127,24 +121,24 @@ class EngineNominations(NominationRules):
         return node_name
 
     def can_come_true(self, pod: PodInfo, node_name: str) -> bool:
-        row = self._cluster.row_of.get(node_name, -1)
-        profile = self._profile_of(pod.pod)
+        row = self.cluster.row_of.get(node_name, -1)
+        profile = self.profile_of(pod.pod)
         if row < 0 or profile is None:
             return True
-        ahead = [each for name, each in self._nominator.ahead_of(pod) if name == node_name]
+        ahead = [each for name, each in self.queue.nominator.ahead_of(pod) if name == node_name]
         try:
-            return profile.decider.fits_on(self._cluster, pod, row, ahead)
+            return profile.decider.fits_on(self.cluster, pod, row, ahead)
         except Exception:  # the pod's attempt will report a failing plugin
             return False
 
     def admits(self, pod: PodInfo, node_name: str) -> bool:
         """True by the rules of pod and node alone: selector, affinity, taints, cordon. The node's resources may become
         free before the gate opens."""
-        row = self._cluster.row_of.get(node_name, -1)
-        profile = self._profile_of(pod.pod)
-        if row < 0 or profile is None or not self._is_shown:
+        row = self.cluster.row_of.get(node_name, -1)
+        profile = self.profile_of(pod.pod)
+        if row < 0 or profile is None or not self.is_shown:
             return True
-        cycle, rows = Cycle(pod, self._cluster), slice(row, row + 1)
+        cycle, rows = Cycle(pod, self.cluster), slice(row, row + 1)
         try:
             return not any(
                 np.any(refused_rows(plugin, cycle, rows)) for plugin in profile.decider.filters if of_nodes(plugin)
@@ -155,9 +149,9 @@ class EngineNominations(NominationRules):
     def failed_on(self, queued: QueuedPod, node_name: str, why: str) -> None:
         """A pod did not reach the node chosen for it. One failure may be accidental, and the decision is kept; from the
         second on, the node holds no room for the pod until it is tried again."""
-        if not self._is_shown:
+        if not self.is_shown:
             return
-        failure = self._nominator.failed_nodes.failed(queued.uid, node_name, why)
+        failure = self.queue.nominator.failed_nodes.failed(queued.uid, node_name, why)
         if failure.times > 1:
             queued.left_behind = queued.left_behind._replace(refused_on=node_name)
         _log.info(
@@ -165,14 +159,14 @@ class EngineNominations(NominationRules):
             pod=queued.info.key,
             node=node_name,
             times=failure.times,
-            seconds=round(failure.until_s - self._cluster.clock.monotonic()),
+            seconds=round(failure.until_s - self.cluster.clock.monotonic()),
             reason=why,
         )
 
     def assigned_pod_gone(self, pod: Pod) -> None:
         """A pod that had a node is gone, or has ended."""
-        if self._is_shown:
-            self._nominator.failed_nodes.pod_gone(pod, self._cluster.storage)
+        if self.is_shown:
+            self.queue.nominator.failed_nodes.pod_gone(pod, self.cluster.storage)
 
     # -- changes of a nomination, or of what it holds -----------------------------------------------------------------
 
@@ -189,33 +183,33 @@ class EngineNominations(NominationRules):
         if len(self._waiting) and isinstance(new or old, PersistentVolumeClaim | PersistentVolume):
             uids.update(*(self._waiting.at(key) for key in claims_named(old, new)))
         told_before = {
-            uid: self.told(pod) for uid in uids if not self._is_assumed(uid) and (pod := self._queue.newest(uid))
+            uid: self.told(pod) for uid in uids if not self.is_assumed(uid) and (pod := self.queue.newest(uid))
         }
         yield
         for uid, was_told in told_before.items():
-            self._nominator.told_otherwise(uid, was_told)
+            self.queue.nominator.told_otherwise(uid, was_told)
         for nomination, held in held_before:
             pod = nomination.info.pod
-            is_current = self._nominator.get(pod) is nomination and nomination.holds
+            is_current = self.queue.nominator.get(pod) is nomination and nomination.holds
             if is_current and held - self._held_by(nomination):
-                self._nominator.room_was_given_up(pod, nomination.node, but_not_for=nomination.info.uid)
+                self.queue.nominator.room_was_given_up(pod, nomination.node, but_not_for=nomination.info.uid)
 
     def _held_by(self, nomination: Nomination) -> frozenset[Hashable]:
         """What a nominated pod holds on its node: its resources, and the needs of its volumes, with attach slots."""
-        info, profile = nomination.info, self._profile_of(nomination.info.pod)
-        row = self._cluster.row_of.get(nomination.node, -1)
-        if profile is None or row < 0 or not not_yet_counted(self._cluster, row, [info]):
+        info, profile = nomination.info, self.profile_of(nomination.info.pod)
+        row = self.cluster.row_of.get(nomination.node, -1)
+        if profile is None or row < 0 or not not_yet_counted(self.cluster, row, [info]):
             return frozenset()
         plugins = [plugin for plugin in profile.decider.filters if isinstance(plugin, VolumeBinding)]
-        storage = self._cluster.storage
+        storage = self.cluster.storage
         claims = [each for key in info.claim_keys if (each := storage.claims.get(key)) is not None]
         slots = [(claim.key, found.driver) for claim in claims if (found := id_of_claim(claim, storage)) is not None]
-        fits = [plugin.fit_of(self._cluster) for plugin in plugins if plugin.is_joint and info.has_claims]
+        fits = [plugin.fit_of(self.cluster) for plugin in plugins if plugin.is_joint and info.has_claims]
         return frozenset({info.uid, *slots}).union(*(nominated_volumes.held_by(fit, info, row) for fit in fits))
 
     def _concerned(self, old: Object | None, new: Object | None) -> list[Nomination]:
         """The nominations that may hold less after a change."""
-        nominator, cluster, known = self._nominator, self._cluster, new or old
+        nominator, cluster, known = self.queue.nominator, self.cluster, new or old
         if not len(nominator) or not cluster.has_index(CapacityIndex):
             return []
         found: Iterable[Nomination] = ()
@@ -236,7 +230,7 @@ class EngineNominations(NominationRules):
 
     def holder_of(self, pod: PodInfo) -> Holder:
         """The known facts of a pod's nomination. See `writer_of`."""
-        nomination = self._nominator.get(pod.pod)
+        nomination = self.queue.nominator.get(pod.pod)
         return Holder(pod.key) if nomination is None else Holder(pod.key, *writer_of(nomination))
 
     def held_room(self, diagnosis: Diagnosis) -> str:
