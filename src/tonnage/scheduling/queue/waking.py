@@ -125,29 +125,23 @@ class Round:
     let_out_at: float = 0.0
 
 
+@dataclass(eq=False)
 class Waking:
     """Moves pods out of the unschedulable pool. A nominated pod comes first, so that its room is held again before
     other pods are tried."""
 
-    def __init__(
-        self,
-        clock: Clock,
-        tables: Mapping[str, HintTable],
-        queues: Queues,
-        *,
-        is_in_flight: Callable[[str], bool],
-    ) -> None:
-        self._clock = clock
-        self._tables = tables
-        self._queues = queues
-        self._pool = queues.pool
-        self._is_in_flight = is_in_flight
-        self._rules = queues.pool.rules
-        self._rounds: dict[RoundKey, Round] = {}
-        self._rounds_of: dict[str, set[RoundKey]] = {}
-        """Rounds by the pod that is out."""
-        self._due: dict[RoundKey, None] = {}
-        """Rounds in which a pod may be let out."""
+    clock: Clock
+    tables: Mapping[str, HintTable]
+    queues: Queues
+    is_in_flight: Callable[[str], bool]
+    _rounds: dict[RoundKey, Round] = field(default_factory=dict)
+    _rounds_of: dict[str, set[RoundKey]] = field(default_factory=dict)
+    """Rounds by the pod that is out."""
+    _due: dict[RoundKey, None] = field(default_factory=dict)
+    """Rounds in which a pod may be let out."""
+
+    def __post_init__(self) -> None:
+        self._pool, self._rules = self.queues.pool, self.queues.pool.rules
         self._pool.on_moved = self._moved
 
     # -- events -------------------------------------------------------------------------------------------------------
@@ -162,7 +156,7 @@ class Waking:
         named = self._pool.mounting(events.claims_named(old, new)) if self._pool.mounts_claims else {}
         self._pool.sign_again(named.values())
         at_once = self._those_named(named, event, old, new, pre_check)
-        for profile, table in self._tables.items():
+        for profile, table in self.tables.items():
             helped: list[tuple[EquivalenceClass, frozenset[str]]] = []
             has_reach: dict[str, bool] = {}
             for equivalence_class in self._classes(profile, table, event, old, new):
@@ -190,7 +184,7 @@ class Waking:
         """The pods that an event is about, and may help."""
         found: list[QueuedPod] = []
         for queued in named.values():
-            table = self._tables.get(queued.profile)
+            table = self.tables.get(queued.profile)
             if table is None or (pre_check is not None and not pre_check(queued.pod)):
                 continue
             if queued.is_gated and queued.gating_plugin not in table.caring(event):
@@ -217,7 +211,7 @@ class Waking:
         """Let pods of the pool be tried again, after their backoff."""
         for queued in helped:
             if queued.uid in self._pool:
-                self._queues.requeue(queued, Requeue.AFTER_BACKOFF, event.label)
+                self.queues.requeue(queued, Requeue.AFTER_BACKOFF, event.label)
 
     # -- rounds -------------------------------------------------------------------------------------------------------
 
@@ -232,7 +226,7 @@ class Waking:
         round that is being tried now says nothing about the event: the next pod is let out."""
         found = self._rounds.setdefault(key, Round(key, event, changed))
         found.event, found.changed = event, changed
-        if found.out is not None and self._is_in_flight(found.out[0]):
+        if found.out is not None and self.is_in_flight(found.out[0]):
             self._come_back(found)
         for of_class, plugins in helped:
             self._join(found, of_class, plugins)
@@ -264,7 +258,7 @@ class Waking:
                     continue
                 if len(of_class) == 1:
                     del found.waiting[turn]  # pods that join the class from now on were tried after the event
-                found.out, found.let_out_at = (head.uid, turn), self._clock.monotonic()
+                found.out, found.let_out_at = (head.uid, turn), self.clock.monotonic()
                 self._rounds_of.setdefault(head.uid, set()).add(key)
                 self.move([head], found.event)
                 break
@@ -316,7 +310,7 @@ class Waking:
             is_alike = self._pool.key_for(member) == key
             member.unschedulable_plugins = before
             if is_alike:
-                self._queues.refuse(member, queued.unschedulable_plugins)
+                self.queues.refuse(member, queued.unschedulable_plugins)
 
     def _moved(self, before: ClassKey, now: EquivalenceClass) -> None:
         """A pod changed its class: it joins the rounds in which its old class waits."""
