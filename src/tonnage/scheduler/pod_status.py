@@ -49,7 +49,7 @@ class _Said:
     message: str
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class PodStatusWriter:
     """Writes the PodScheduled condition and events. `client`: for nominations; `telling`: for the rest."""
 
