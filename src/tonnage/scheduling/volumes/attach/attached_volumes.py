@@ -4,7 +4,8 @@
     attached    a VolumeAttachment names the volume, whatever its status, even when its pod is gone
     used        by driver and row: the number of different volumes mounted or attached; compared with the limit
 
-Events only mark rows: a marked row is counted anew before the next question. `Cluster.note_rows` hears of rows whose
+Events only mark pods and rows: a marked pod's mounts and a marked row's attachments are counted anew before the next
+question. `Cluster.note_rows` hears of rows whose
 count may change without a pod. A missing count, driver or CSINode means "no limit"; 0 is a limit. The limits of a
 deleted CSINode are remembered until the node goes or a new CSINode names the driver (upstream: no limit); a driver that
 leaves an existing CSINode loses its limit. An ephemeral claim made for another pod is not counted (upstream fails every
@@ -13,7 +14,7 @@ decision about that node).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -116,6 +117,14 @@ class AttachLimits:
         return self._installed[driver]
 
 
+class _User(NamedTuple):
+    """A resident pod that mounts a claim."""
+
+    pod: Pod
+    row: int
+    is_ephemeral: bool
+
+
 class AttachedVolumes(Observer):
     """Counts the attached volumes of a cluster. Get it with `Cluster.index(AttachedVolumes)`."""
 
@@ -124,12 +133,12 @@ class AttachedVolumes(Observer):
         self._storage = storage = cluster.storage
         self.limits = AttachLimits()
         self._used: dict[str, Ints] = {}
-        self._mounted: Shelf[VolumeId, int, int] = Shelf()  # volume -> rows with a pod that mounts it
-        self._counted: dict[int, tuple[Set[VolumeId], Set[VolumeId]]] = {}  # row -> mounted, and these or attached
-        self._volumes_of: dict[str, frozenset[VolumeId]] = {}  # uid -> volumes of a pod, as long as they are known
+        self._mounted: Shelf[VolumeId, int, int] = Shelf()  # volume -> by row, how many pods mount it there
+        self._counted: dict[str, tuple[int, set[VolumeId]]] = {}  # uid -> row and volumes of a pod, as counted
+        self._attached: dict[int, set[VolumeId]] = {}  # row -> volumes attached to its node, as counted
+        self._stale_pods: set[str] = set()  # uids
         self._stale_rows: set[int] = set()
-        # claim -> pods that mount it, with their rows, by uid and if the claim is ephemeral
-        self._users: Shelf[Key, tuple[str, bool], tuple[Pod, int]] = Shelf()
+        self._users: Shelf[Key, tuple[str, bool], _User] = Shelf()  # claim -> by the pod's uid, and if it is ephemeral
         self._claims_of: Shelf[str, Key, Key] = Shelf()  # volume name -> claims that name it
         self._on_node: Shelf[str, str, VolumeAttachment] = Shelf()  # node name -> attachments
         self.of_volume: Shelf[str, str, VolumeAttachment] = Shelf()  # volume name -> attachments
@@ -165,15 +174,14 @@ class AttachedVolumes(Observer):
 
     def users_of(self, claim: Key) -> list[tuple[Key, int]]:
         """The resident pods that mount the claim by name, with their rows."""
-        users = self._users.at(claim).items()
-        return [(pod.key, row) for (_, is_ephemeral), (pod, row) in users if not is_ephemeral]
+        return [(user.pod.key, user.row) for user in self._users[claim] if not user.is_ephemeral]
 
     def living_rows(self, claim: Key, *, without: str) -> set[int]:
         """The rows of pods that mount the claim by name and are not terminating, except the pod with uid `without`."""
         return {
-            row
-            for (uid, is_ephemeral), (pod, row) in self._users.at(claim).items()
-            if uid != without and not is_ephemeral and not pod.metadata.is_terminating
+            user.row
+            for (uid, _), user in self._users.at(claim).items()
+            if uid != without and not user.is_ephemeral and not user.pod.metadata.is_terminating
         }
 
     def gone_nodes_with(self, volume_name: str) -> list[str]:
@@ -185,8 +193,10 @@ class AttachedVolumes(Observer):
         """Read what changed since the last question. Must run before the limits are read."""
         if self._cluster.node_changes.tick != self._caught_up_at:
             self._read_nodes()
+        while self._stale_pods:
+            self._count(self._stale_pods.pop())
         while self._stale_rows:
-            self._count(self._stale_rows.pop())
+            self._count_attached(self._stale_rows.pop())
 
     def _read_nodes(self) -> None:
         """Read the CSINodes of nodes that came, went or changed rows."""
@@ -206,18 +216,17 @@ class AttachedVolumes(Observer):
     # -- pods ---------------------------------------------------------------------------------------------------------
 
     def resident_added(self, info: PodInfo, row: int) -> None:
-        for key, is_ephemeral in self._mounts(info, row):
-            self._users.put(key, (info.uid, is_ephemeral), (info.pod, row))
+        for key, is_ephemeral in self._mounts(info):
+            self._users.put(key, (info.uid, is_ephemeral), _User(info.pod, row, is_ephemeral))
 
     def resident_removed(self, info: PodInfo, row: int) -> None:
-        for key, is_ephemeral in self._mounts(info, row):
+        for key, is_ephemeral in self._mounts(info):
             self._users.take(key, (info.uid, is_ephemeral))
 
-    def _mounts(self, info: PodInfo, row: int) -> Iterator[tuple[Key, bool]]:
+    def _mounts(self, info: PodInfo) -> Iterator[tuple[Key, bool]]:
         """The claims of a pod that came or went, and whether they are ephemeral."""
         if info.pod.spec.volumes:
-            self._volumes_of.pop(info.uid, None)
-            self._stale_rows.add(row)
+            self._stale_pods.add(info.uid)
         for volume in info.pod.spec.volumes:
             name = volume.claim_name(info.pod.name)
             if name is not None:
@@ -270,45 +279,57 @@ class AttachedVolumes(Observer):
             self._look_again((), [attachment.spec.node_name for attachment in (old, new) if attachment is not None])
 
     def _look_again(self, claims: Iterable[Key], nodes: Iterable[str] = ()) -> None:
-        """Mark the rows of pods that mount these claims, and of these nodes."""
+        """Mark the pods that mount these claims, and the rows of these nodes."""
         rows = {row for node in nodes if (row := self._cluster.row_of.get(node)) is not None}
-        for key in claims:
-            for (uid, _), (_, row) in self._users.at(key).items():
-                self._volumes_of.pop(uid, None)
-                rows.add(row)
         self._stale_rows |= rows
+        for key in claims:
+            for (uid, _), user in self._users.at(key).items():
+                self._stale_pods.add(uid)
+                rows.add(user.row)
         if rows:
             self._cluster.note_rows(np.fromiter(rows, np.intp))
 
     # -- counting -----------------------------------------------------------------------------------------------------
 
-    def _count(self, row: int) -> None:
-        """Count what pods on a row mount and what is attached to its node."""
-        mounted: Set[VolumeId] = frozenset().union(
-            *(self._mounted_by(info) for info in self._cluster.residents[row].values() if info.pod.spec.volumes)
-        )
-        used = mounted | self._attached_to(row)
-        mounted_before, used_before = self._counted.pop(row, (frozenset(), frozenset()))
-        if used:
-            self._counted[row] = mounted, used
-        for volume in mounted_before - mounted:
+    def _count(self, uid: str) -> None:
+        """Count a pod's volumes where the pod is now, and no longer as before."""
+        row, volumes = self._counted.pop(uid, (0, set()))
+        for volume in volumes:
+            self._mount(volume, row, -1)
+        now = self._cluster.row_of.get(self._cluster.node_of(uid) or "")
+        if now is None:
+            return
+        volumes = set(self._mounted_by(self._cluster.residents[now][uid].pod))
+        if volumes:
+            self._counted[uid] = now, volumes
+        for volume in volumes:
+            self._mount(volume, now, 1)
+
+    def _mount(self, volume: VolumeId, row: int, change: int) -> None:
+        """One pod more, or one less, mounts a volume on a row."""
+        before = self._mounted.at(volume).get(row, 0)
+        now = before + change
+        if now:
+            self._mounted.put(volume, row, now)
+        else:
             self._mounted.take(volume, row)
-        for volume in mounted - mounted_before:
-            self._mounted.put(volume, row, row)
-        for volume in used ^ used_before:
-            self._used_column(volume.driver)[row] += 1 if volume in used else -1
+        if not (before and now) and volume not in self._attached.get(row, ()):
+            self._used_column(volume.driver)[row] += change
+
+    def _count_attached(self, row: int) -> None:
+        before, now = self._attached.pop(row, set()), self._attached_to(row)
+        if now:
+            self._attached[row] = now
+        for volume in before ^ now:
+            if row not in self._mounted.at(volume):
+                self._used_column(volume.driver)[row] += 1 if volume in now else -1
 
     def _used_column(self, driver: str) -> Ints:
         if driver not in self._used:
             self._used[driver] = np.zeros(self._cluster.capacity, dtype=np.int64)
         return self._used[driver]
 
-    def _mounted_by(self, info: PodInfo) -> frozenset[VolumeId]:
-        if info.uid not in self._volumes_of:
-            self._volumes_of[info.uid] = frozenset(self._found_in(info.pod))
-        return self._volumes_of[info.uid]
-
-    def _found_in(self, pod: Pod) -> Iterator[VolumeId]:
+    def _mounted_by(self, pod: Pod) -> Iterator[VolumeId]:
         for volume in pod.spec.volumes:
             name = volume.claim_name(pod.name)
             if name is None:
