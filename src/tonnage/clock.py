@@ -17,6 +17,7 @@ import math
 import random
 import re
 import time
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Hashable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -275,11 +276,11 @@ async def in_background(work: Coroutine[Any, Any, None], name: str) -> AsyncIter
             await task
 
 
-class Closing:
+class Closing(ABC):
     """Open from the start, and closed at the end of `async with`."""
 
-    async def close(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    async def close(self) -> None: ...
 
     async def __aenter__(self) -> Self:
         return self
@@ -288,14 +289,14 @@ class Closing:
         await self.close()
 
 
-class Running:
+class Running(ABC):
     """Runs inside `async with`, or between `start` and `stop`."""
 
-    def start(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def start(self) -> None: ...
 
-    async def stop(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    async def stop(self) -> None: ...
 
     async def __aenter__(self) -> Self:
         self.start()
