@@ -28,7 +28,7 @@ from tonnage.nodescaler.node_pool import TO_BE_DELETED, NodePool, taint_of
 from tonnage.nodescaler.plan import ScalePlan, nodes_used_by, plan, removals
 from tonnage.objects import apps_v1, codec, requirements
 from tonnage.objects.core_v1 import Namespace, Node, PersistentVolumeClaim, Pod, ReplicationController, Service
-from tonnage.objects.document import Doc, dig
+from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key
 from tonnage.scheduling.cluster.storage import STORAGE_KINDS
 
@@ -57,62 +57,6 @@ def _readiness(is_ready: bool, at: datetime) -> Doc:
     }
 
 
-_AT_ONCE = 8
-
-
-class ProposedNominations:
-    def __init__(self, client: http.Client, manager: str) -> None:
-        self._client = client
-        self.manager = manager
-        self._known: dict[str, tuple[str, bool]] = {}  # uid -> (resourceVersion, is ours)
-
-    async def ours(self, nominated: Iterable[Pod]) -> frozenset[str]:
-        """The uids of pods whose nomination is ours. Typed objects do not tell: the server is asked once a version."""
-        pods = list(nominated)
-        known = self._known
-        self._known = {pod.uid: known[pod.uid] for pod in pods if pod.uid in known}
-        limit = asyncio.Semaphore(_AT_ONCE)
-
-        async def ask(pod: Pod) -> None:
-            async with limit:
-                try:
-                    self._note(await self._client.get_doc(Pod, pod.key), pod.uid)
-                except NotFound:
-                    self._known.pop(pod.uid, None)
-
-        changed = [pod for pod in pods if self._known.get(pod.uid, ("",))[0] != pod.metadata.resource_version]
-        await asyncio.gather(*map(ask, changed))
-        return frozenset(uid for uid, (_, is_ours) in self._known.items() if is_ours)
-
-    def _note(self, doc: Doc, uid: str) -> None:
-        metadata = doc["metadata"]
-        if metadata["uid"] == uid:
-            # Set by this manager, alone or together with others.
-            is_ours = any(
-                entry.get("manager") == self.manager
-                and dig(entry, "fieldsV1", "f:status", "f:nominatedNodeName") is not None
-                for entry in metadata.get("managedFields") or []
-            )
-            self._known[uid] = metadata["resourceVersion"], is_ours
-
-    async def apply(self, pod: Pod, node_name: str) -> bool:
-        """Nominate a pod that has no nomination, or ours; with "" clear ours. False if the write was refused."""
-        status = {"nominatedNodeName": node_name} if node_name else {}
-        # The uid makes sure that it is the pod we looked at, not a later one of its name.
-        metadata = {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
-        doc: Doc = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": status}
-        try:
-            done = await self._client.patch_doc(
-                Pod, pod.key, doc, patch_type="apply", subresource="status", field_manager=self.manager
-            )
-        except (Conflict, Invalid, NotFound) as exc:
-            # Nominated by somebody else, bound, or gone since we looked: the next round sees it.
-            _log.info("Another program wrote the nomination", pod=pod.key, error=exc.message)
-            return False
-        self._note(done, pod.uid)
-        return True
-
-
 PROGRAM: Final = "tonnage-node-scaler"
 _OTHERS: Final = (Namespace, Service, apps_v1.ReplicaSet, apps_v1.StatefulSet, ReplicationController, *STORAGE_KINDS)
 """What placing a pod may depend on, besides nodes and pods."""
@@ -138,8 +82,8 @@ class NodeScaler(program.Program):
         self._pods = self.informers.of(Pod, field_selector=_LIVE_PODS)
         self._nodes = self.informers.of(Node)
         self._others = [self.informers.of(kind) for kind in _OTHERS]
-        # A field manager per pool: another pool's scaler counts as somebody else.
-        self._proposals = ProposedNominations(runtime.client, f"{PROGRAM}-{pool.name}")
+        self._manager = f"{PROGRAM}-{pool.name}"
+        """Our field manager; another pool's scaler counts as somebody else."""
         self._ages = clock.StampAges(runtime.clock)
         self._idle_since_s: dict[str, float] = {}  # a restarted scaler starts counting again
         self._wanted_since_s: dict[str, float] = {}
@@ -174,8 +118,8 @@ class NodeScaler(program.Program):
 
     async def reconcile(self) -> float:
         """Do one round; returns seconds until more is due. Raises TonnageError."""
-        candidates = [pod for pod in self._pods if self.pool.is_named(pod.status.nominated_node_name)]
-        ours = await self._proposals.ours(candidates)
+        named = (pod for pod in self._pods if self.pool.is_named(pod.status.nominated_node_name))
+        ours = {pod.uid for pod in named if self._is_ours(pod)}
         is_backing_off = self._clock.monotonic() < self._refused_until_s
         objects = chain(self._nodes, self._pods, *self._others)
         drawn = plan(objects, self.pool, ours, is_backing_off=is_backing_off)
@@ -194,12 +138,12 @@ class NodeScaler(program.Program):
         for key in drawn.withdrawals:
             pod = self._pods.get(key)
             if pod is not None:
-                await self._proposals.apply(pod, "")
+                await self._propose(pod, "")
         size = len(drawn.members)
         growth = f"[{{{self.pool.name} {size}->{size + len(drawn.wanted)} (max: {self.pool.max_nodes})}}]"
         for key, node_name in drawn.proposals.items():
             pod = self._pods.get(key)
-            if pod is None or not await self._proposals.apply(pod, node_name):
+            if pod is None or not await self._propose(pod, node_name):
                 holds = False
             elif node_name in drawn.wanted:
                 self._record_once(pod, "TriggeredScaleUp", f"pod triggered scale-up: {growth}", about=node_name)
@@ -210,6 +154,29 @@ class NodeScaler(program.Program):
                 self._record_once(pod, "NotTriggerScaleUp", note, about=note)
         self._recorded = {key: each for key, each in self._recorded.items() if key in self._pods}
         return holds
+
+    def _is_ours(self, pod: Pod) -> bool:
+        """True if we set the pod's nomination, alone or together with others."""
+        return any(
+            entry.manager == self._manager and entry.fields_v1.status.nominated_node_name is not None
+            for entry in pod.metadata.managed_fields
+        )
+
+    async def _propose(self, pod: Pod, node_name: str) -> bool:
+        """Nominate a pod that has no nomination, or ours; with "" clear ours. False if the write was refused."""
+        status = {"nominatedNodeName": node_name} if node_name else {}
+        # The uid makes sure that it is the pod we looked at, not a later one of its name.
+        metadata = {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
+        doc: Doc = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": status}
+        try:
+            await self._client.patch_doc(
+                Pod, pod.key, doc, patch_type="apply", subresource="status", field_manager=self._manager
+            )
+        except (Conflict, Invalid, NotFound) as exc:
+            # Nominated by somebody else, bound, or gone since we looked: the next round sees it.
+            _log.info("Another program wrote the nomination", pod=pod.key, error=exc.message)
+            return False
+        return True
 
     def _record_once(self, pod: Pod, reason: str, note: str, *, about: str) -> None:
         """Record an event once: again only after another event on the pod."""
