@@ -28,7 +28,7 @@ from tonnage.private_files import read_given
 if TYPE_CHECKING:
     from tonnage.driver_check.results import Results
     from tonnage.driver_check.settings import CheckSettings
-    from tonnage.whatif.page import TextPage
+    from tonnage.whatif.page import Page
 
 BROKEN = 4
 _STYLES = {"passed": "green", "failed": "bold red", "skipped": "dim"}
@@ -156,7 +156,7 @@ def _secrets(path: Path | None) -> dict[str, dict[str, str]]:
     return read_secrets(content, source=str(path))
 
 
-def _show(document: dict[str, Any], page: TextPage) -> None:
+def _show(document: dict[str, Any], page: Page) -> None:
     from tonnage.whatif.page import FittedTable
 
     name = f"{document['driver']} {document['version']}".strip()
@@ -178,7 +178,7 @@ def _show(document: dict[str, Any], page: TextPage) -> None:
         _show_measured(document["measured"], page)
 
 
-def _show_measured(measured: list[dict[str, str]], page: TextPage) -> None:
+def _show_measured(measured: list[dict[str, str]], page: Page) -> None:
     page.part(text("MEASURED", style="bold"))
     for each in measured:
         value = each["value"] or "nothing to set"

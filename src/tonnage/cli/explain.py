@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tonnage.scheduling.configuration.profile import ResolvedProfile
     from tonnage.scheduling.decision.explain import Explanation
     from tonnage.whatif.explain import PodAnswer, WorkloadAnswer
-    from tonnage.whatif.page import TextPage
+    from tonnage.whatif.page import Page
     from tonnage.whatif.workloads import WorkloadName
 
 _USER_AGENT = "tonnage-explain"
@@ -102,7 +102,7 @@ def _explain_pods(cluster: ClusterQuestion, pod_keys: Sequence[str], output: str
     return all(each.schedulable for each, _ in answers)
 
 
-def _print_explanations(answers: Sequence[tuple[Explanation, ResolvedProfile]], page: TextPage) -> None:
+def _print_explanations(answers: Sequence[tuple[Explanation, ResolvedProfile]], page: Page) -> None:
     from tonnage.whatif.explain import score_weights
     from tonnage.whatif.explain_report import print_explanation
 

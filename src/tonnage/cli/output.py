@@ -35,7 +35,7 @@ from tonnage.printable import printable, printable_json, printable_lines, text
 from tonnage.quantity import InvalidQuantity, Quantity
 
 if TYPE_CHECKING:
-    from tonnage.whatif.page import TextPage
+    from tonnage.whatif.page import Page
 
 GAP: Final = " " * 3
 """Between two columns."""
@@ -144,19 +144,16 @@ def interruptible() -> Iterator[Callable[[], bool]]:
         signal.signal(signal.SIGINT, before)
 
 
-def write_answer(
-    output: str,
-    document: Callable[[], Any],
-    show: Callable[[TextPage], object],
-    page: str = "",
-) -> None:
-    """Write an answer as -o asks: as JSON, as the HTML page of this name, drawn from the document, or as text."""
+def write_answer(output: str, document: Callable[[], Any], show: Callable[[Page], object]) -> None:
+    """Write an answer as -o asks: its document as JSON, or what `show` writes to a page, as HTML or text."""
     if output == "json":
         written_json(document())
     elif output == "html":
-        from tonnage.whatif.html.pages import PAGES
+        from tonnage.whatif.html.html_page import HtmlPage
 
-        data = PAGES[page](document()).html().encode()  # UTF-8, even if the terminal's encoding differs
+        page = HtmlPage(str(click.get_current_context().info_name))
+        show(page)
+        data = page.html().encode()  # UTF-8, even if the terminal's encoding differs
         written(lambda: sys.stdout.buffer.write(data))
     else:
         from tonnage.whatif.page import TextPage

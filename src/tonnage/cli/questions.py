@@ -61,7 +61,7 @@ def doctor(cluster: ClusterQuestion, output: str) -> None:
             lambda: sys.stdout.write(printable_lines(examination.recommended.helm_values(examination.findings)))
         )
     else:
-        write_answer(output, examination.document, partial(show, examination), "doctor")
+        write_answer(output, examination.document, partial(show, examination))
     sys.exit(INTERRUPTED if examination.is_partial else examination.exit_code)
 
 
@@ -99,7 +99,7 @@ def drain_preview(
             preview.run(step)
     except KeyboardInterrupt:
         is_interrupted = True
-    write_answer(output, preview.document, partial(show, preview), "drain-preview")
+    write_answer(output, preview.document, partial(show, preview))
     if is_interrupted:
         sys.exit(INTERRUPTED)
     if exit_code and (preview.outcome.stuck or preview.outcome.lost):
@@ -162,7 +162,7 @@ def fit(
     fresh = partial(PlayedCluster, state, configuration.profiles, takes_any_pod=cluster.config_file is None)
     template = node_template(creation, node_file) if node_file is not None else None
     answer = fitted(asked, fresh, most=most, phase=progress, with_disks=output != "table", node_template=template)
-    write_answer(output, answer.document, partial(show, answer), "fit")
+    write_answer(output, answer.document, partial(show, answer))
     if answer.counted.is_interrupted:
         sys.exit(INTERRUPTED)
     if exit_code and not answer.has_all:

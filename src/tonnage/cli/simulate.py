@@ -51,7 +51,8 @@ def simulate(
     other configurations would have decided in the same state.
     """
     from tonnage.whatif.creation import Creation
-    from tonnage.whatif.simulate.comparison import compare, show
+    from tonnage.whatif.simulate.comparison import compare
+    from tonnage.whatif.simulate.comparison_report import show
     from tonnage.whatif.simulate.play import Player
     from tonnage.whatif.simulate.scenario import read_scenario
 
@@ -77,7 +78,7 @@ def simulate(
         with progress("simulating", float(len(runs))) as step:
             comparison = compare(player, runs, lambda name: step, seeds)
     say_all("warning", player.warnings)
-    write_answer(output, comparison.document, partial(show, comparison), "simulate")
+    write_answer(output, comparison.document, partial(show, comparison))
     _end(comparison.is_partial)
 
 
@@ -96,7 +97,7 @@ def _repeat(cluster: ClusterQuestion, file: Path, compared: tuple[str, ...], out
     recording = open_recording(file)
     with interruptible() as is_stopped, progress("repeating", 1.0 + len(others)) as step:
         repeated_recording = answered(recording, others, installed_plugins(), is_stopped=is_stopped, step=step)
-    write_answer(output, repeated_recording.document, partial(show, repeated_recording), "recording")
+    write_answer(output, repeated_recording.document, partial(show, repeated_recording))
     _end(repeated_recording.is_partial)
 
 

@@ -38,7 +38,7 @@ from tonnage.scheduling.volumes.explain import account_entries
 from tonnage.scheduling.volumes.explain.account_entries import BOUND, STATIC, ClaimAccount, NodeAccount, Supply, amount
 from tonnage.scheduling.volumes.packing.pool_fits import UNBOUNDED
 from tonnage.whatif.explain import PodAnswer, WorkloadAnswer
-from tonnage.whatif.page import FittedTable, Row, TextPage, named
+from tonnage.whatif.page import FittedTable, Page, Row, named
 
 _SOURCE = "CAPACITY OBJECT"
 _HEADS = ("CLAIM", "KIND", _SOURCE, "GROUP", "POOLS", "POLICY", "NEEDS", "VERDICT", "RESERVED", "SLOTS")
@@ -57,7 +57,7 @@ class _Group:
     sources: list[dict[str, None]]
 
 
-def print_volumes(accounts: Iterable[tuple[str, NodeAccount]], page: TextPage, *, max_rows: int) -> None:
+def print_volumes(accounts: Iterable[tuple[str, NodeAccount]], page: Page, *, max_rows: int) -> None:
     known = list(accounts)
     groups = list(_grouped(known))
     lines: list[tuple[str, ...]] = []
@@ -98,7 +98,7 @@ def claim_sentences(account: NodeAccount) -> Iterator[str]:
             yield f"{claim.claim} {what} {takes} ({source}{grade})"
 
 
-def _print_bad_orders(accounts: Iterable[tuple[str, NodeAccount]], page: TextPage) -> None:
+def _print_bad_orders(accounts: Iterable[tuple[str, NodeAccount]], page: Page) -> None:
     """Fits that depend on the order of the claims: a safe order, an unsafe one, and their nodes."""
     fitting = ((name, claim) for name, account in accounts for claim in account.claims if claim.miss is None)
     told = (("; ".join(_orders_told(claim.supply)), name) for name, claim in fitting)
@@ -197,7 +197,7 @@ _SHORT = {
 _OTHERS = "others"
 
 
-def print_explanation(explanation: Explanation, weights: Mapping[str, int], page: TextPage) -> None:
+def print_explanation(explanation: Explanation, weights: Mapping[str, int], page: Page) -> None:
     """Write an explanation as tables. `weights` are the score weights of the profile."""
     for line in _headline(explanation):
         page.say(line)
@@ -247,7 +247,7 @@ def preemption_sentence(found: PreemptionAnswer) -> str:
 # -- nodes that fit ---------------------------------------------------------------------------------------------------
 
 
-def _print_feasible(chosen: str, nodes: Sequence[NodeAnswer], weights: Mapping[str, int], page: TextPage) -> None:
+def _print_feasible(chosen: str, nodes: Sequence[NodeAnswer], weights: Mapping[str, int], page: Page) -> None:
     shown = list(nodes[:MAX_ROWS])
     if chosen not in {answer.name for answer in shown}:  # nominated, and not among the best
         shown[-1:] = [answer for answer in nodes if answer.name == chosen]
@@ -324,7 +324,7 @@ def refused_together(nodes: Iterable[NodeAnswer]) -> list[tuple[tuple[str, tuple
     return sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
 
 
-def _print_refused(nodes: Sequence[NodeAnswer], page: TextPage) -> None:
+def _print_refused(nodes: Sequence[NodeAnswer], page: Page) -> None:
     ordered = refused_together(nodes)
     misses = [nearest_miss(refused) for _, refused in ordered[:MAX_ROWS]]
     heads = ("REFUSED", "BY", "WHY", *(["NEAREST MISS"] if any(misses) else []), "NODES")
@@ -361,14 +361,14 @@ _MOST_EXPLAINED = 3
 """How many pods that do not fit, each for other reasons, are explained in full."""
 
 
-def print_workloads(answers: Sequence[WorkloadAnswer], weights: Mapping[str, int], page: TextPage) -> None:
+def print_workloads(answers: Sequence[WorkloadAnswer], weights: Mapping[str, int], page: Page) -> None:
     for number, answer in enumerate(answers):
         if number:
             page.blank()
         _print_workload(answer, weights, page)
 
 
-def _print_workload(answer: WorkloadAnswer, weights: Mapping[str, int], page: TextPage) -> None:
+def _print_workload(answer: WorkloadAnswer, weights: Mapping[str, int], page: Page) -> None:
     pods = answer.pods
     page.say(_workload_headline(answer))
     decided = [pod for pod in pods if pod.explanation is not None]

@@ -1,4 +1,5 @@
-"""Text for people: paragraphs and tables that keep to the terminal's width and never break a word.
+"""What a report is written to: a `Page`. Here it is text for people, with paragraphs and tables that keep to the
+terminal's width and never break a word; `html/html_page.py` draws the same report as HTML.
 
 Names are never broken, so that they can be copied. In a table that is too wide, what all rows share stands above it. If
 it is still too wide, it is written row by row, a line per cell:
@@ -16,8 +17,10 @@ from __future__ import annotations
 import io
 import math
 import re
-from collections.abc import Iterable, Sequence
-from typing import Final, TextIO
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, Final, TextIO, TypeVar
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -158,7 +161,77 @@ class FittedTable:
                         label = text(" " * label_width)
 
 
-class TextPage:
+T = TypeVar("T")
+
+
+class Page:
+    """What a report is written to, part by part: a `TextPage` or an `HtmlPage`. What is long is shortened unless a page
+    has room for everything."""
+
+    has_room: ClassVar = False
+    """Charts are drawn, and tables are worth it that nobody reads in a terminal."""
+
+    @property
+    def width(self) -> int:
+        return _UNBROKEN
+
+    def say(self, line: Text, indent: int = 0, *, lead: Text | None = None) -> None:
+        """Write a paragraph; `indent` and the spaces at its start apply to all its lines. `lead` stands in the first
+        line's indent, and is as wide."""
+
+    def blank(self) -> None:
+        """Write an empty line."""
+
+    def table(self, table: FittedTable, indent: int = 0) -> None:
+        """Write a table."""
+
+    def part(self, line: Text, indent: int = 0) -> None:
+        """Write a paragraph after an empty line."""
+        self.blank()
+        self.say(line, indent)
+
+    def more(self, count: int, what: str = "more", indent: int = 0) -> None:
+        """Write how many entries are left out; nothing for 0."""
+        if count > 0:
+            self.say(text(f"… and {count:,} {what}", style="dim"), indent)
+
+    def first(self, entries: Sequence[T], most: int) -> Sequence[T]:
+        """The entries that there is room for: the first, `most` of them at most."""
+        return entries if self.has_room else entries[:most]
+
+    def named(self, names: Sequence[str]) -> str:
+        """Names in a line, as many as there is room for."""
+        return ", ".join(names) if self.has_room else named(names)
+
+    def code(self, content: str, indent: int = 0) -> None:
+        """Write the lines of a file."""
+        for line in content.splitlines():
+            self.say(text(line), indent)
+
+    # Text has no parts with a name, and no charts.
+
+    def title(self, title: str, *, is_partial: bool = False) -> None:
+        """The heading of the whole report, which was interrupted if it `is_partial`."""
+
+    def section(self, name: str, heading: str) -> None:
+        """What follows stands under this heading. A section without anything is left out."""
+
+    def line_chart(self, name: str, title: str, lines: Sequence[Series], x: Axis, y: Axis, *, note: str = "") -> None:
+        """Draw lines over a common axis, usually time."""
+
+    def bar_chart(
+        self, name: str, title: str, bars: Sequence[tuple[str, float]], axis: Axis, *, note: str = ""
+    ) -> None:
+        """Draw a bar per name, in the given order, with its number."""
+
+    def disks(
+        self, *maps: tuple[str, str, Sequence[Mapping[str, Any]]], marked: Collection[str] = (), note: str = ""
+    ) -> None:
+        """Draw maps of disks to one scale, each a name, a title, and the disks as `disk_documents` writes them.
+        `marked` claims are highlighted."""
+
+
+class TextPage(Page):
     """Writes to a stream: as wide as the terminal, or without wrapping if it is none."""
 
     def __init__(self, out: TextIO) -> None:
@@ -174,23 +247,11 @@ class TextPage:
         self.write(text(""))
 
     def say(self, line: Text, indent: int = 0, *, lead: Text | None = None) -> None:
-        """Write a paragraph; `indent` and the spaces at its start apply to all its lines. `lead` stands in the first
-        line's indent, and is as wide."""
         if spaces := len(line.plain) - len(line.plain.lstrip(" ")):
             line, indent = line[spaces:], indent + spaces
         for part in _broken(line, self.width - indent):
             self.write((lead or text(" " * indent)) + part)
             lead = None
-
-    def part(self, line: Text, indent: int = 0) -> None:
-        """Write a paragraph after an empty line."""
-        self.blank()
-        self.say(line, indent)
-
-    def more(self, count: int, what: str = "more", indent: int = 0) -> None:
-        """Write how many entries are left out; nothing for 0."""
-        if count > 0:
-            self.say(text(f"… and {count:,} {what}", style="dim"), indent)
 
     def table(self, table: FittedTable, indent: int = 0) -> None:
         for line in table.lines(self.width - indent):
@@ -274,6 +335,9 @@ def number_ticks(highest: float, *, whole: bool = False) -> list[float]:
     return _steps(max(step, 1.0) if whole else step, highest)
 
 
+WHOLE: Final = partial(number_ticks, whole=True)
+
+
 def byte_ticks(highest: float) -> list[float]:
     """From 0 in round steps of a binary unit; the last one is the scale of bars: a full line that holds `highest`."""
     unit = 1.0
@@ -298,3 +362,20 @@ def _steps(step: float, highest: float) -> list[float]:
 
 def _plain(number: float) -> str:
     return f"{number:g}" if abs(number) < 100_000 else f"{number:,.0f}"
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A line of a chart, by its points."""
+
+    name: str
+    points: Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """An axis: its name, its ticks up to the highest value, and how values are written."""
+
+    name: str
+    ticks: Callable[[float], list[float]] = number_ticks
+    format: Callable[[float], str] = number_text

@@ -24,6 +24,7 @@ from tonnage.gates import Gates
 from tonnage.printable import text
 from tonnage.scheduling.configuration.configuration import Configuration, default_configuration, parse
 from tonnage.scheduling.configuration.profile_plugins import KnownPlugin
+from tonnage.scheduling.decision.explain import NodeAnswer
 from tonnage.scheduling.engine.attempt import Placement
 from tonnage.scheduling.recording.recording_engine import (
     VERSION,
@@ -35,7 +36,7 @@ from tonnage.scheduling.recording.recording_engine import (
     time_of,
 )
 from tonnage.scheduling.recording.repetition import BrokenRecording, Difference, RecordedObjects, Repetition
-from tonnage.whatif.page import TextPage
+from tonnage.whatif.page import WHOLE, Axis, FittedTable, Page, count_text
 from tonnage.whatif.shadow.judging import NOWHERE, Judge, Tally, show_differences, verdict_of
 
 
@@ -264,12 +265,20 @@ def _judge(answer: RepeatedRecording, tally: Tally, configuration: Configuration
     return False
 
 
-def show(answer: RepeatedRecording, page: TextPage) -> None:
-    page.say(text(headline(answer.repeated), style="bold"))
+_MOST_NODES = 40
+
+
+def show(answer: RepeatedRecording, page: Page) -> None:
+    repeated = answer.repeated
+    decisions = count_text(repeated.decisions, "decision")
+    page.title(f"Repeated: {decisions} of a live scheduler", is_partial=answer.is_partial)
+    page.say(text(headline(repeated), style="bold"))
     if answer.recording.ending:
         page.say(text(f"the recording ends early: {answer.recording.ending}"))
-    if why := _why(answer.repeated):
+    if why := _why(repeated):
         page.say(text(why))
+    if page.has_room:
+        _show_more(answer, page)
     for name, tally in answer.judged.items():
         told = f"{name}: {tally.decisions:,} decisions, {tally.agreed:,} as recorded"
         if tally.ties:
@@ -278,6 +287,26 @@ def show(answer: RepeatedRecording, page: TextPage) -> None:
         if tally.differences:
             page.blank()
             show_differences(tally, page, ("RECORDED", name), "")
+
+
+def _show_more(answer: RepeatedRecording, page: Page) -> None:
+    """What was recorded, how nodes are judged where a decision differs, and how much is decided alike."""
+    header, difference = answer.recording.header, answer.repeated.difference
+    since = time_of(header)[0]
+    page.say(text(f"recorded from {rfc3339(since)} to {rfc3339(answer.until or since)}, seed {header.seed}"))
+    page.section("repeated", "Decided again")
+    bars = [("decided again", answer.repeated.equal), *((name, each.agreed) for name, each in answer.judged.items())]
+    page.bar_chart("agreed-bars", "Decisions that come out as recorded", bars, Axis("decisions", WHOLE))
+    if difference is not None and difference.explanation is not None:
+        nodes = difference.explanation.nodes
+        rows = [(each.name, _judged(each)) for each in nodes[:_MOST_NODES]]
+        page.table(FittedTable(("NODE", "JUDGED NOW"), "nw", rows))
+        page.more(len(nodes) - len(rows))
+    page.section("differences", "By other policies")
+
+
+def _judged(node: NodeAnswer) -> str:
+    return f"scores {node.total:,}" if node.feasible else f"{node.rejected_by}: {', '.join(node.reasons)}"
 
 
 def headline(repeated: Repeated) -> str:

@@ -37,7 +37,7 @@ from tonnage.scheduling.decision.explain import Explanation
 from tonnage.whatif.creation import Creation
 from tonnage.whatif.manifest_errors import BrokenManifest, Origin, shown_value
 from tonnage.whatif.manifests import READ, GivenText, documents_of, objects_at
-from tonnage.whatif.page import TextPage
+from tonnage.whatif.page import Page
 from tonnage.whatif.replay import Replay, ReplayError
 from tonnage.whatif.sources import Note
 
@@ -258,7 +258,7 @@ def taken(run: Replay, steps: Iterable[Step], file: str, note: Note) -> Iterator
         yield result
 
 
-def show(results: Iterable[StepResult], page: TextPage) -> None:
+def show(results: Iterable[StepResult], page: Page) -> None:
     for result in results:
         page.say(assembled((f"step {result.number}", "bold"), f": {result.title}"))
         if result.answer is not None:

@@ -14,7 +14,7 @@ from tonnage.cli.forkserver import PROGRAMS, modules_of
 
 ON_REQUEST = (
     *("tonnage.scheduler.open_telemetry", "tonnage.scheduler.recording_file", "tonnage.scheduling.recording"),
-    *("tonnage.whatif.page", "tonnage.whatif.html.pages"),
+    *("tonnage.whatif.page", "tonnage.whatif.html.html_page"),
 )
 """Loaded only by those who ask for traces, for recordings, or for an answer as a page, which no program prints."""
 

@@ -21,7 +21,7 @@ from tonnage.scheduling.recording.recording_engine import RecordingEngine
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import capacity
 from tonnage.whatif import recording as repeating
-from tonnage.whatif.html.pages import recording_page
+from tonnage.whatif.html.html_page import HtmlPage
 from tonnage.whatif.page import TextPage
 from tonnage.whatif.recording import answered, open_recording
 
@@ -92,8 +92,10 @@ def test_the_report_of_one_that_parts_tells_how_nodes_are_judged(recording: Path
     at = next(number for number, line in enumerate(lines) if '"key":"default/three"' in line and '"attempt"' in line)
     lines[at] = lines[at].replace('"op":"attempt"', '"op":"attempt","node":"a"')
     recording.write_text("".join(lines))
-    told = recording_page(asked(recording).document()).html()
-    assert "default/three went to a, and now nowhere." in told and "VolumeBinding: " in told
+    page = HtmlPage("simulate")
+    repeating.show(asked(recording), page)
+    told = page.html()
+    assert "default/three went to a, and now nowhere" in told and "VolumeBinding: " in told
 
 
 def test_a_recording_that_is_cut_off_is_repeated_up_to_there(recording: Path) -> None:

@@ -7,9 +7,11 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from tonnage.whatif.html.charts import COLOURS, WIDTH, Axis, Html, Series, Table, bar_chart, element, line_chart, text
+from tonnage.whatif.html.charts import COLOURS, WIDTH, Html, Table, bar_chart, element, line_chart, text
 from tonnage.whatif.page import (
     MOST_TICKS,
+    Axis,
+    Series,
     byte_ticks,
     bytes_text,
     number_text,

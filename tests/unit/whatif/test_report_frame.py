@@ -5,14 +5,22 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections import Counter
 from importlib.resources import files
-from typing import Any
 
 import pytest
 
-from tonnage.whatif.html.charts import HtmlPage
-from tonnage.whatif.html.pages import drain_page, fit_page
-from tonnage.whatif.html.simulate_page import simulate_page
+from tonnage.clock import VirtualClock
+from tonnage.printable import assembled, text
+from tonnage.whatif.drain import preview as drain
+from tonnage.whatif.drain.rehearsal import Scene
+from tonnage.whatif.fit import fitting
+from tonnage.whatif.fit.counting import Counted
+from tonnage.whatif.html.html_page import HtmlPage
+from tonnage.whatif.page import FittedTable
+from tonnage.whatif.simulate import comparison_report
+from tonnage.whatif.simulate.comparison import Comparison
+from tonnage.whatif.sources import ClusterState
 
 CSS = (files("tonnage.whatif.html") / "report.css").read_text("utf-8")
 LIGHT, DARK, PRINT = (
@@ -55,8 +63,9 @@ def test_the_style_asks_nobody_for_anything():
 
 
 def test_a_section_without_anything_is_left_out():
-    page = HtmlPage("fit", "Title")
-    page.section("a", "Here", "text")
+    page = HtmlPage("fit")
+    page.section("a", "Here")
+    page.say(text("text"))
     page.section("b", "Not here")
     found = page.html()
     assert "Here" in found
@@ -65,43 +74,53 @@ def test_a_section_without_anything_is_left_out():
     assert found.startswith('<!doctype html>\n<html lang="en">')
 
 
+def test_lines_keep_their_bold_and_coloured_words_and_their_depth():
+    page = HtmlPage("doctor")
+    page.section("error", "Errors")
+    page.say(text("ERRORS", style="bold red"))
+    page.say(text("driver", style="bold underline"), indent=2)
+    page.say(assembled(("name", "bold red"), "  <", ("object", "bold")), indent=2)
+    page.say(text("never mind", style="dim"), indent=4)
+    page.table(FittedTable(("WHY", "run A"), "wn", [(text("no", "red"), "<x>")]))
+    found = page.html().partition("</h2>")[2]
+    assert found.startswith(
+        '<h3 class="in">driver</h3><p class="in"><b class="bad">name</b>  &lt;<b>object</b></p>'
+        '<p class="deep note">never mind</p><table>'
+    ), "the section's own heading stands once"
+    assert '<th scope="col">Why</th><th scope="col" class="name">run A</th>' in found
+    assert '<span class="bad">no</span></th><td class="name">&lt;x&gt;</td>' in found
+
+
 def test_a_partial_answer_says_so():
-    assert "interrupted" in HtmlPage("fit", "Title", is_partial=True).html()
-    assert "interrupted" not in HtmlPage("fit", "Title").html()
+    page = HtmlPage("fit")
+    assert "interrupted" not in page.html()
+    page.title("Title", is_partial=True)
+    assert "interrupted" in page.html()
 
 
 def test_fit_on_many_nodes_draws_the_first_and_tells_all():
-    answer = {
-        "workload": "Deployment shop/web", "text": "at least 50 more fit", "count": 50, "atMost": 50, "preempting": [],
-        "byNode": {f"n{number}": 1 for number in range(50)},
-        "byZone": {}, "stops": [], "wouldHelp": [], "partial": True, "interrupted": True, "disks": [],
-    }  # fmt: skip
-    found = fit_page(answer).html()
+    counted = Counted(Counter({f"n{number}": 1 for number in range(50)}), is_cut=True, is_interrupted=True)
+    asked, page = fitting.FitQuestion("Deployment shop/web", (), iter(()), 1), HtmlPage("fit")
+    fitting.show(fitting.FitAnswer(asked, counted, 50), page)
+    found = page.html()
     assert "10 nodes that take fewer are not drawn" in found
     assert all(f">n{number}<" in found for number in range(50))
-    assert "≥ 50" in found
+    assert "Deployment shop/web: at least 50 more fit" in found
     assert "This was interrupted" in found
 
 
 def test_a_drain_that_was_interrupted_early_is_a_page_too():
-    answer: dict[str, Any] = {
-        "drained": ["a"],
-        "moves": [],
-        "stuck": [],
-        "holds": None,
-        "bytesRebuilt": {"total": 0, "moves": []},
-        "survivesOneMore": {"holds": None, "tried": 0, "notTried": 0, "complete": False, "failures": []},
-        "disksBefore": [],
-        "disksAfter": [],
-        "partial": True,
-    }
-    found = drain_page(answer).html()
-    assert "not known" in found
-    assert "This was interrupted" in found
+    page = HtmlPage("drain-preview")
+    drain.show(drain.Preview(Scene(ClusterState([], "files", VirtualClock()), ()), ["a"]), page)
+    assert "<h1>Draining a</h1>" in page.html()
+    assert "this is what is known so far" in page.html()
+    assert "This was interrupted" in page.html()
 
 
 def test_a_simulation_without_a_run_is_a_page_too():
-    assert "no run" in simulate_page({"seed": 0, "partial": True, "runs": {}, "differences": []}).html()
+    page = HtmlPage("simulate")
+    comparison_report.show(Comparison(0, is_partial=True), page)
+    assert "no run" in page.html()
 
 
 @pytest.mark.process

@@ -32,7 +32,7 @@ from tonnage.dashboard.status.troubles import folded, troubles
 from tonnage.errors import ApiError, TonnageError
 from tonnage.printable import assembled, text
 from tonnage.whatif.doctor.facts import Severity
-from tonnage.whatif.page import TextPage, count_text, time_text
+from tonnage.whatif.page import Page, count_text, time_text
 
 LOOK_S: Final = 5.0
 FRESH_S: Final = 1.0
@@ -171,7 +171,7 @@ STYLES: Final[Mapping[str, str]] = {
 INDENT: Final = 9
 
 
-def show(keeper: StatusKeeper, page: TextPage) -> None:
+def show(keeper: StatusKeeper, page: Page) -> None:
     page.say(text(keeper.server, style="dim"))
     page.say(text(" · ".join(overview_texts(keeper.overview)), style="bold"))
     for each, more in folded(keeper.found):
@@ -184,7 +184,7 @@ def show(keeper: StatusKeeper, page: TextPage) -> None:
         page.say(text(sentence, style="dim"))
 
 
-def show_trouble(keeper: StatusKeeper, found: Trouble, page: TextPage) -> None:
+def show_trouble(keeper: StatusKeeper, found: Trouble, page: Page) -> None:
     assert keeper.looked_at is not None
     age = age_text(keeper, found, keeper.looked_at)
     word = text(f"{found.severity.upper():<{INDENT}}", style=STYLES[found.severity])

@@ -17,7 +17,7 @@ from tonnage.whatif.doctor import capacity_checks, class_checks, driver_checks, 
 from tonnage.whatif.doctor.facts import NOTHING, WORST_FIRST, Facts, Finding, Severity
 from tonnage.whatif.doctor.server import access_findings, server_findings
 from tonnage.whatif.explain import DecisionSequence
-from tonnage.whatif.page import TextPage, count_text
+from tonnage.whatif.page import FittedTable, Page, count_text
 from tonnage.whatif.pending.pending import PendingQuestion
 from tonnage.whatif.simulate.world import disks_of_objects
 from tonnage.whatif.sources import ClusterState, Step, unheard
@@ -115,12 +115,14 @@ _HEADS: Final = {Severity.ERROR: "ERRORS", Severity.WARNING: "WARNINGS", Severit
 _EXAMPLES: Final = 3
 
 
-def show(found: Examination, page: TextPage) -> None:
+def show(found: Examination, page: Page) -> None:
+    page.title(f"What Tonnage finds in {found.facts.source}", is_partial=found.is_partial)
     _head(page, found)
     for severity in WORST_FIRST:
         of_severity = [finding for finding in found.findings if finding.severity is severity]
         if not of_severity:
             continue
+        page.section(severity.value, _HEADS[severity].capitalize())
         page.part(text(_HEADS[severity], style=_STYLES[severity]))
         driver = None
         # Runs of findings with the same name, driver and remedy.
@@ -130,12 +132,34 @@ def show(found: Examination, page: TextPage) -> None:
                 page.part(text(alike[0].driver or "the cluster", style="bold underline"), indent=2)
             driver = alike[0].driver
             _finding(page, alike, _STYLES[severity])
+    page.section("configuration", "A configuration that fits")
     page.part(text("A CONFIGURATION THAT FITS", style="bold"))
-    for line in found.recommended.file.splitlines():
-        page.say(text(line), indent=2)
+    page.code(found.recommended.file, indent=2)
+    if page.has_room:
+        _show_more(found, page)
 
 
-def _head(page: TextPage, found: Examination) -> None:
+def _show_more(found: Examination, page: Page) -> None:
+    """Drivers, the server's gates, and the disks."""
+    page.section("drivers", "Drivers")
+    heads = ("DRIVER", "CAPACITY OBJECTS", "LAYOUT", "POOLS", "PROVISIONING", "REBUILDS VOLUMES")
+    rows = []
+    for name, each in found.drivers.items():
+        told = each.document()
+        by = f": {each.evidence}" if each.evidence else ""
+        rebuilds = "yes" if told["volumeRebuilding"] else "no"
+        counts = f"{len(each.objects):,}", each.layout.value, f"{each.most_pools:,}"
+        rows.append((name, *counts, f"{each.provisioning.value}{by}", rebuilds))
+    page.table(FittedTable(heads, "n1w1ww", rows))
+    page.section("server", "API server")
+    if found.facts.server is not None:
+        gates = [(name, *sign.document().values()) for name, sign in found.facts.server.gates.items()]
+        page.table(FittedTable(("FEATURE GATE", "STATE", "SHOWN BY"), "nnw", gates))
+    page.section("disks", "Disks")
+    page.disks(("disks-map", "Pools and claims", found.disks))
+
+
+def _head(page: Page, found: Examination) -> None:
     version = found.facts.server.version if found.facts.server is not None else ""
     counts = found.counts
     told = f"{count_text(counts[Severity.ERROR], 'error')}, {count_text(counts[Severity.WARNING], 'warning')}"
@@ -150,16 +174,17 @@ def _head(page: TextPage, found: Examination) -> None:
         page.say(text("This was interrupted; the checks of pods are not complete.", style="bold yellow"))
 
 
-def _finding(page: TextPage, alike: Sequence[Finding], style: str) -> None:
+def _finding(page: Page, alike: Sequence[Finding], style: str) -> None:
     first = alike[0]
     if len(alike) == 1:
         page.say(assembled((first.name, style), "  ", (first.object, "bold")), indent=2)
         page.say(text(first.message), indent=4)
     else:
         page.say(assembled((first.name, style), f"  {len(alike):,} times"), indent=2)
-        for finding in alike[:_EXAMPLES]:
+        shown = page.first(alike, _EXAMPLES)
+        for finding in shown:
             page.say(assembled((finding.object, "bold"), ": ", finding.message), indent=4)
-    if len(alike) > _EXAMPLES:
-        page.say(text(f"and {len(alike) - _EXAMPLES:,} more like these; -o json lists them"), indent=4)
+        if left := len(alike) - len(shown):
+            page.say(text(f"and {left:,} more like these; -o json lists them"), indent=4)
     if first.remedy != NOTHING:
         page.say(assembled(("→ ", style), first.remedy), indent=4)

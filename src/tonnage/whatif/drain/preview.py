@@ -21,7 +21,7 @@ from tonnage.printable import assembled, text
 from tonnage.quantity import Quantity
 from tonnage.whatif.drain.outcome import DrainOutcome, Move, Stuck, VolumeMove, documents
 from tonnage.whatif.drain.rehearsal import Rehearsal, Scene
-from tonnage.whatif.page import FittedTable, TextPage, count_text, named
+from tonnage.whatif.page import Axis, FittedTable, Page, byte_ticks, bytes_text, count_text, named
 from tonnage.whatif.simulate.node_events import stays
 from tonnage.whatif.sources import ClusterState, Step, unheard
 
@@ -241,31 +241,65 @@ class Preview:
 MAX_ROWS: Final = 50
 
 
-def show(preview: Preview, page: TextPage) -> None:
+def show(preview: Preview, page: Page) -> None:
     outcome, steps = preview.outcome, preview.is_one_by_one
+    page.title(f"Draining {', '.join(preview.nodes)}", is_partial=preview.is_partial)
     for line in _headline(preview):
         page.say(line)
+    page.section("disks", "Before and after")
+    if page.has_room:
+        _show_disks(preview, page)
+    page.section("moves", "Who moves where")
     for head, moves in (("MOVES", outcome.moves), ("PREEMPTED", outcome.preempted)):
         _pods((head, "FROM", "TO", "VOLUMES"), [(move, _target(move)) for move in moves], page, has_steps=steps)
+    page.section("stuck", "Who is stuck, and why")
     stuck = [(each, _why(each)) for each in outcome.stuck]
     _pods(("STUCK", "FROM", "WHY", "VOLUMES"), stuck, page, has_steps=steps, style="red")
-    _table(("BUDGET", "KEEPS", "WHY"), [(each.name, named(each.pods), each.why) for each in outcome.budgets], page)
+    _table(("BUDGET", "KEEPS", "WHY"), [(each.name, page.named(each.pods), each.why) for each in outcome.budgets], page)
+    page.section("rebuilt", "Bytes rebuilt")
     rebuilt = [(size(size_bytes), *places, f"{count:,}") for *places, size_bytes, count in outcome.rebuilt()]
+    if rebuilt:
+        bars = [(f"{source} → {target}", size_bytes) for source, target, size_bytes, _ in outcome.rebuilt()]
+        axis = Axis("bytes rebuilt", byte_ticks, bytes_text)
+        page.bar_chart("rebuilt-chart", "Bytes rebuilt, by source and target", bars, axis)
     _table(("REBUILT", "FROM", "TO", "VOLUMES"), rebuilt, page, numbers=("REBUILT", "VOLUMES"))
+    page.section("behind", "Data that stays behind or is lost")
     left_behind = [
         (
             behind.claim or behind.volume or "-",
             behind.node,
             size(behind.size_bytes) if behind.size_bytes is not None else "-",
             behind.what,
-            named(behind.pods) or "nobody",
+            page.named(behind.pods) or "nobody",
         )
         for behind in outcome.left_behind
     ]
     _table(("STAYS BEHIND", "ON", "SIZE", "WHAT", "USED BY"), left_behind, page)
-    for lines in (_notes(outcome), _order(preview), _one_more(preview)):
-        for number, line in enumerate(lines):
-            (page.say if number else page.part)(line)
+    if page.has_room:
+        lost = [(each.pod, each.volume, each.what, size(each.size_bytes)) for each in outcome.lost_data]
+        _table(("POD", "VOLUME", "WHAT IS LOST", "SIZE"), lost, page)
+    _lines(_notes(outcome, page), page)
+    page.section("order", "The best order found")
+    _lines(_order(preview), page)
+    page.section("one-more", "If one more node fails meanwhile")
+    _lines(_one_more(preview, page), page)
+
+
+def _lines(lines: Iterable[Text], page: Page) -> None:
+    for number, line in enumerate(lines):
+        (page.say if number else page.part)(line)
+
+
+def _show_disks(preview: Preview, page: Page) -> None:
+    """The disks before and after; the volumes that are rebuilt stand out in both."""
+    rebuilt = {
+        f"{each.pod.rpartition('/')[0]}/{volume.claim}"
+        for each in (*preview.outcome.moves, *preview.outcome.preempted)
+        for volume in each.volumes
+        if volume.action == "rebuild"
+    }
+    before, after = ("disks-before", "Before", preview.disks_before), ("disks-after", "After", preview.disks_after)
+    page.disks(before, after, marked=rebuilt, note="Volumes that are rebuilt stand out in both.")
 
 
 def size(size_bytes: int | None) -> str:
@@ -293,12 +327,12 @@ def _headline(preview: Preview) -> Iterable[Text]:
 
 
 def _pods(
-    heads: Sequence[str], pods: Iterable[tuple[Move | Stuck, str]], page: TextPage, *, has_steps: bool, style: str = ""
+    heads: Sequence[str], pods: Iterable[tuple[Move | Stuck, str]], page: Page, *, has_steps: bool, style: str = ""
 ) -> None:
     """Rows of pods with their target or the reason why they stay. Pods of one workload with equal text share a row."""
     groups: dict[tuple[str, str, str, str, str], int] = {}
     for each, told in pods:
-        is_named = not each.workload or each.workload.startswith("StatefulSet/")
+        is_named = page.has_room or not each.workload or each.workload.startswith("StatefulSet/")
         label = each.pod if is_named else each.workload
         row = (label, each.source, told, _volumes(each.volumes), each.step)
         groups[row] = groups.get(row, 0) + 1
@@ -325,29 +359,30 @@ def _why(stuck: Stuck) -> str:
 
 
 def _table(
-    heads: Sequence[str], rows: Sequence[Sequence[str | Text]], page: TextPage, *, numbers: Sequence[str] = ()
+    heads: Sequence[str], rows: Sequence[Sequence[str | Text]], page: Page, *, numbers: Sequence[str] = ()
 ) -> None:
     if not rows:
         return
     kinds = "".join("1" if head in numbers else "w" for head in heads)
     page.blank()
-    page.table(FittedTable(heads, kinds, rows[:MAX_ROWS]))
-    page.more(len(rows) - MAX_ROWS, "more (-o json has all)")
+    shown = page.first(rows, MAX_ROWS)
+    page.table(FittedTable(heads, kinds, shown))
+    page.more(len(rows) - len(shown), "more (-o json has all)")
 
 
-def _notes(outcome: DrainOutcome) -> Iterable[Text]:
-    for lost_pod in outcome.lost[:MAX_ROWS]:
+def _notes(outcome: DrainOutcome, page: Page) -> Iterable[Text]:
+    for lost_pod in page.first(outcome.lost, MAX_ROWS):
         yield assembled((lost_pod.pod, "bold"), f" on {lost_pod.source}: {lost_pod.message}")
     if outcome.lost_data:
         ends = [f"{lost_data.pod} ({lost_data.what} {lost_data.volume})" for lost_data in outcome.lost_data]
-        yield text(f"data that is lost with its pod: {named(ends)}", style="yellow")
+        yield text(f"data that is lost with its pod: {page.named(ends)}", style="yellow")
     if outcome.daemons:
-        pods = [pod for pod, _ in outcome.daemons]
+        pods = [f"{pod} on {node}" if page.has_room else pod for pod, node in outcome.daemons]
         told = "1 pod stays on its node" if len(pods) == 1 else f"{len(pods):,} pods stay on their nodes"
-        yield text(f"{told}: {named(pods)}", style="dim")
+        yield text(f"{told}: {page.named(pods)}", style="dim")
     if outcome.waiting_before:
         waiting = count_text(len(outcome.waiting_before), "pod had", "pods had")
-        yield text(f"{waiting} no node before: {named(outcome.waiting_before)}", style="dim")
+        yield text(f"{waiting} no node before: {page.named(outcome.waiting_before)}", style="dim")
     if flags := outcome.flags():
         yield text(f"kubectl drain needs {' '.join(flags)}", style="dim")
 
@@ -365,15 +400,15 @@ def _order(preview: Preview) -> Iterable[Text]:
     yield assembled("a better order: ", best, f", {stuck} stuck and {size(size_bytes)} rebuilt ({tried})")
 
 
-def _one_more(preview: Preview) -> Iterable[Text]:
+def _one_more(preview: Preview, page: Page) -> Iterable[Text]:
     more = preview.one_more
     tried = f"{count_text(more.tried, 'failure')} tried" + (f", {more.not_tried:,} not" if more.not_tried else "")
     if more.failures:
         yield assembled(("if one more node fails meanwhile, pods are stuck", "bold red"), f" ({tried}):")
-        for failure in more.failures[:MAX_ROWS]:
+        for failure in page.first(more.failures, MAX_ROWS):
             when = f" while {named(failure.drained)} is drained" if preview.is_one_by_one else ""
             pods = [pod.pod for pod in failure.stuck]
-            yield text(f"  without {failure.node}{when}: {named(pods)} stuck: {failure.stuck[0].message}")
+            yield text(f"  without {failure.node}{when}: {page.named(pods)} stuck: {failure.stuck[0].message}")
     elif more.is_complete and more.tried:
         yield assembled(("if any one more node fails meanwhile, every pod still finds a node", "green"), f" ({tried})")
     elif more.tried:

@@ -35,7 +35,7 @@ from tonnage.whatif.expansion import Replica, WorkloadExpander, copied
 from tonnage.whatif.fit.counting import MOST_PODS, Counted, NodesNeeded, count, nodes_needed
 from tonnage.whatif.fit.remedies import SHOWN, Remedies
 from tonnage.whatif.manifest_errors import Origin
-from tonnage.whatif.page import FittedTable, TextPage, named
+from tonnage.whatif.page import WHOLE, Axis, FittedTable, Page, count_text
 from tonnage.whatif.simulate import driver_courses, world
 from tonnage.whatif.simulate.played_cluster import PlayedCluster
 from tonnage.whatif.simulate.storage_model import StorageModel
@@ -278,24 +278,35 @@ class FitAnswer:
 
 _NODES_SHOWN = 40
 _PREEMPTING_SHOWN = 8
+_DISKS = (
+    "Hatched claims are promised: those of the replicas that fit, and others that wait for their volume. "
+    "Where it is not known which pool the driver picks, the worst pool is drawn."
+)
 
 
-def show(answer: FitAnswer, page: TextPage) -> None:
-    counted = answer.counted
-    page.say(text(f"{answer.asked.name}: {answer.text}", "bold"))
+def show(answer: FitAnswer, page: Page) -> None:
+    counted, told = answer.counted, f"{answer.asked.name}: {answer.text}"
+    page.title(told, is_partial=counted.is_interrupted)
+    page.say(text(told, "bold"))
+    page.section("places", "Where they fit")
     if counted.by_node:
         page.blank()
-        page.table(_places(answer))
-    for replica in counted.preempting[:_PREEMPTING_SHOWN]:
-        page.say(text(f"{replica.pod} runs on {replica.node} by preempting {named(replica.victims)}"))
-    if len(counted.preempting) > _PREEMPTING_SHOWN:
-        page.say(text(f"… and {len(counted.preempting) - _PREEMPTING_SHOWN:,} more by preempting others"))
+        _show_places(answer, page)
+    preempting = page.first(counted.preempting, _PREEMPTING_SHOWN)
+    for replica in preempting:
+        page.say(text(f"{replica.pod} runs on {replica.node} by preempting {page.named(replica.victims)}"))
+    if left := len(counted.preempting) - len(preempting):
+        page.say(text(f"… and {left:,} more by preempting others"))
     if counted.stuck:
-        page.say(text(f"stuck with some of their volumes made: {named(counted.stuck)}"))
+        page.say(text(f"stuck with some of their volumes made: {page.named(counted.stuck)}"))
+    page.section("disks", "The disks, with them")
+    page.disks(("disks-map", "Pools and claims once they are placed", answer.disks), note=_DISKS)
+    page.section("stops", "What stops the next replica")
     if counted.stops:
         page.blank()
         stops = [(f"{stop.nodes:,}" if stop.nodes else "", stop.reason) for stop in counted.stops]
         page.table(FittedTable(("NODES", "WHAT STOPS THE NEXT REPLICA"), "1w", stops))
+    page.section("remedies", "What would let it in, and what to know")
     if answer.remedies:
         page.part(text("The smallest changes that would make it fit:"))
         for shown_remedy in answer.shown_remedies():
@@ -317,13 +328,22 @@ def _nodes_needed(answer: FitAnswer, needed: NodesNeeded) -> str:
     return f"{some}{fitting:,} of {total:,} replicas fit today; {nodes} like `{needed.template}` {hold} the rest"
 
 
-def _places(answer: FitAnswer) -> FittedTable:
+def _show_places(answer: FitAnswer, page: Page) -> None:
     """Nodes with their share, the largest first."""
     counted = answer.counted
     ordered = sorted(counted.by_node.items(), key=lambda each: (-each[1], each[0]))
-    rows = [(node, counted.zone_of.get(node, ""), f"{more:,}") for node, more in ordered[:_NODES_SHOWN]]
-    if left := ordered[_NODES_SHOWN:]:
+    undrawn = len(ordered) - _NODES_SHOWN
+    note = f"{count_text(undrawn, 'node')} that take fewer are not drawn." if undrawn > 0 else ""
+    axis = Axis("more replicas", WHOLE)
+    page.bar_chart("places-chart", "More replicas by node", ordered[:_NODES_SHOWN], axis, note=note)
+    shown = page.first(ordered, _NODES_SHOWN)
+    rows = [(node, counted.zone_of.get(node, ""), f"{more:,}") for node, more in shown]
+    if left := ordered[len(shown) :]:
         rows.append((f"and {len(left):,} more", "", f"{sum(count for _, count in left):,}"))
-    if any(counted.zone_of.get(node) for node in counted.by_node):
-        return FittedTable(("NODE", "ZONE", "MORE"), "nw1", rows)
-    return FittedTable(("NODE", "MORE"), "n1", [(node, more) for node, _, more in rows])
+    if not any(counted.zone_of.get(node) for node in counted.by_node):
+        page.table(FittedTable(("NODE", "MORE"), "n1", [(node, more) for node, _, more in rows]))
+        return
+    page.table(FittedTable(("NODE", "ZONE", "MORE"), "nw1", rows))
+    if page.has_room:
+        zones = [(zone, f"{count:,}") for zone, count in sorted(counted.by_zone.items()) if zone]
+        page.table(FittedTable(("ZONE", "MORE"), "n1", zones))

@@ -1,5 +1,3 @@
-"""Answers as one HTML file: `-o html`.
-
-A page is made only from an answer's JSON document, so it shows what scripts read. `charts.py` is the frame and
-draws, like `capacity_map.py`; `pages.py` has the page of each answer.
+"""Reports as one HTML file, `-o html`: `html_page.py` writes what a command shows; `charts.py` and `capacity_map.py`
+draw.
 """

@@ -1,8 +1,5 @@
-"""A report: its frame, one self-contained file for screens, screen readers, keyboards and paper, and its charts.
-
-It has no script, and its Content-Security-Policy allows none. Colours are custom properties, so that charts follow
-light, dark and print (docs/decisions/018-charts.md). Everything that is not `Html` is untrusted text from a cluster: it
-is made printable and escaped.
+"""Elements of HTML, and charts. Everything that is not `Html` is untrusted text from a cluster: it is made printable
+and escaped. Colours are custom properties, so that charts follow light, dark and print (docs/decisions/018-charts.md).
 
     element("p", "node ", element("b", "<a>"), class_="note")      <p class="note">node <b>&lt;a&gt;</b></p>
 
@@ -14,10 +11,8 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from html import escape
-from importlib.resources import files
 from typing import Any, Final
 
 import leather
@@ -25,7 +20,7 @@ from leather import theme
 from leather.series import Series as LeatherSeries
 
 from tonnage.printable import printable, printable_lines
-from tonnage.whatif.page import number_text, number_ticks
+from tonnage.whatif.page import Axis, Series
 
 _VOID: Final = frozenset({"meta", "link", "br"})
 
@@ -69,75 +64,6 @@ def paragraph(content: Part, kind: str = "") -> Html:
     return element("p", content, class_=kind or None)
 
 
-_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
-
-
-@dataclass(slots=True)
-class HtmlPage:
-    """A report: its title, its answer in a sentence, and ordered sections."""
-
-    command: str
-    title: str
-    lead: str = ""
-    is_partial: bool = False
-    _sections: list[tuple[str, str, Html]] = field(default_factory=list)
-    _figures: list[Html] = field(default_factory=list)
-
-    def figure(self, name: str, value: str, tone: str = "") -> None:
-        """Add a headline number; `tone` is good, warn or bad."""
-        said = element("dd", value, class_=tone or None)
-        self._figures.append(element("div", element("dt", name), said))
-
-    def section(self, name: str, heading: str, *parts: Part) -> None:
-        """Add a section, unless it is empty."""
-        if parts:
-            self._sections.append((name, heading, joined(*parts)))
-
-    def html(self) -> str:
-        """The whole file; equal answers give equal bytes."""
-        head = element(
-            "head",
-            element("meta", charset="utf-8"),
-            element("meta", http_equiv="Content-Security-Policy", content=_POLICY),
-            element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-            element("meta", name="color-scheme", content="light dark"),
-            element("meta", name="generator", content="tonnage"),
-            element("link", rel="icon", href="data:,"),
-            element("title", f"{self.title} · tonnage {self.command}"),
-            element("style", Html((files("tonnage.whatif.html") / "report.css").read_text("utf-8"))),
-        )
-        return f"<!doctype html>\n{element('html', head, self._body(), lang='en')}\n"
-
-    def _body(self) -> Html:
-        header = [paragraph(f"tonnage {self.command}", "kind"), element("h1", self.title)]
-        if self.lead:
-            header.append(paragraph(self.lead, "lead"))
-        if self.is_partial:
-            said = "This was interrupted: what is here is right, but something may be missing."
-            header.append(paragraph(said, "partial"))
-        if self._figures:
-            header.append(element("dl", *self._figures, class_="figures"))
-        links = (element("li", element("a", heading, href=f"#{name}")) for name, heading, _ in self._sections)
-        sections = (
-            element(
-                "section",
-                element("h2", heading, id=f"{name}-heading"),
-                content,
-                id=name,
-                aria_labelledby=f"{name}-heading",
-            )
-            for name, heading, content in self._sections
-        )
-        parts: Sequence[Html] = (
-            element("a", "Skip to the answer", href="#main", class_="skip"),
-            element("header", *header),
-            element("nav", element("ol", *links), aria_label="Contents") if self._sections else Html(),
-            element("main", *sections, id="main", tabindex=-1),
-            element("footer", "Nothing was changed in any cluster. Made by tonnage from the same answer as -o json."),
-        )
-        return element("body", *parts)
-
-
 WIDTH: Final = 720
 HEIGHT: Final = 250
 BAR_HEIGHT: Final = 24
@@ -156,24 +82,6 @@ theme.axis_title_gap = 4
 theme.legend_color = _INK
 theme.axis_title_color = theme.label_color = _MUTED
 theme.tick_color, theme.zero_color = _RULE, _MUTED
-
-
-WHOLE: Final = partial(number_ticks, whole=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Series:
-    name: str
-    points: Sequence[tuple[float, float]]
-
-
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """An axis: its name, its ticks up to the highest value, and how values are written."""
-
-    name: str
-    ticks: Callable[[float], list[float]] = number_ticks
-    format: Callable[[float], str] = number_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,13 +105,6 @@ class Table:
 def _cells(row: Sequence[Part], classes: Sequence[str | None]) -> Iterator[Html]:
     yield element("th", row[0], scope="row", class_=classes[0])
     yield from (element("td", cell, class_=kind) for cell, kind in zip(row[1:], classes[1:], strict=True))
-
-
-def table(heads: Sequence[str], kinds: str, rows: Sequence[Sequence[Part]], title: str = "") -> list[Html]:
-    """A `Table` with an optional title; nothing without rows."""
-    if not rows:
-        return []
-    return [*([element("h3", title)] if title else []), Table(heads, rows, kinds).html()]
 
 
 def figure(name: str, title: str, description: str, drawing: Html, table: Table | None = None) -> Html:

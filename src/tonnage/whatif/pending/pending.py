@@ -30,7 +30,7 @@ from tonnage.scheduling.volumes.explain.refusal_notes import half_made_in
 from tonnage.whatif.explain import DecisionSequence, PodState, state_of, undecided
 from tonnage.whatif.explain_report import preemption_sentence
 from tonnage.whatif.knobs import Remedy, merged
-from tonnage.whatif.page import FittedTable, TextPage, named
+from tonnage.whatif.page import FittedTable, Page, named
 from tonnage.whatif.pending import causes
 from tonnage.whatif.pending.causes import MOST_EXPLAINED_NODES, CauseOfPod, Likeness, NodePlaces, PendingCause, cause_of
 from tonnage.whatif.pending.changes import ChangeProposals, Waiting
@@ -268,7 +268,7 @@ _MOST_GROUPS, _MOST_OWNERS, _MOST_HELPS = 20, 8, 8
 _INDENT = 2
 
 
-def print_pending(answer: PendingAnswer, page: TextPage) -> None:
+def print_pending(answer: PendingAnswer, page: Page) -> None:
     """Write the answer; one that was interrupted says so elsewhere."""
     count, fitting = len(answer.pods), sum(pod.fits for pod in answer.pods)
     alone = sum(pod.cause.kind == causes.NOBODY for pod in answer.pods)
@@ -297,7 +297,7 @@ def print_pending(answer: PendingAnswer, page: TextPage) -> None:
         page.part(text("No single change that was tried would help.", style="dim"))
 
 
-def _print_group(group: PendingGroup, page: TextPage) -> None:
+def _print_group(group: PendingGroup, page: Page) -> None:
     page.say(text(group.message, style="" if group.pods[0].fits else "bold red"))
     by_owner = grouped((pod.workload, pod) for pod in group.pods)
     owned = {name: pods for name, pods in by_owner.items() if name}

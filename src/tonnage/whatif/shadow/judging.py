@@ -29,7 +29,7 @@ from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
 from tonnage.scheduling.engine.attempt import EngineSettings, Placement
 from tonnage.scheduling.engine.engine import Engine
-from tonnage.whatif.page import FittedTable, TextPage, count_text
+from tonnage.whatif.page import FittedTable, Page, count_text
 
 STORAGE_PLUGINS: Final = frozenset({"NodeVolumeLimits", "VolumeBinding", "VolumeRestrictions", "VolumeZone"})
 _SCORING: Final = "VolumeBinding"
@@ -288,7 +288,7 @@ def counts(tally: Tally) -> str:
     return f"{told}, {tally.refused:,} with volumes refused" if tally.refused else told
 
 
-def show(tally: Tally, until: datetime, page: TextPage) -> None:
+def show(tally: Tally, until: datetime, page: Page) -> None:
     page.say(text(_headline(tally, until), style="bold"))
     if tally.by_scoring:
         come = "comes" if tally.by_scoring == 1 else "come"
@@ -334,16 +334,16 @@ def _refused(tally: Tally) -> str:
     return f"{sent}; Tonnage would not have sent {tally.avoided:,} of them there"
 
 
-def show_differences(tally: Tally, page: TextPage, heads: tuple[str, str], more: str) -> None:
+def show_differences(tally: Tally, page: Page, heads: tuple[str, str], more: str) -> None:
     """The first rows, with `heads` for theirs and ours, and the number of further rows."""
-    shown = tally.differences[:MOST_ROWS]
+    shown = page.first(tally.differences, MOST_ROWS)
     rows = [(each.pod, each.theirs or NOWHERE, each.ours or NOWHERE, each.why) for each in shown]
     page.table(FittedTable(("POD", *heads, "WHY"), "nwww", rows))
     page.more(tally.differing - len(shown), f"more{more}")
 
 
-def _refusals(tally: Tally, page: TextPage) -> None:
-    shown = tally.refusals[:MOST_ROWS]
+def _refusals(tally: Tally, page: Page) -> None:
+    shown = page.first(tally.refusals, MOST_ROWS)
     rows = [(refusal.verdict.pod, refusal.verdict.theirs, refusal.seen_by, refusal.tonnage) for refusal in shown]
     page.table(FittedTable(("POD", "SENT TO", "SEEN BY", "TONNAGE"), "nwww", rows))
     page.more(tally.refused - len(shown), f"more{_JSON}")

@@ -12,7 +12,8 @@ from simulated import cluster, played, player_of, stateful_set, workload
 from tonnage.gates import Gates
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.whatif.page import TextPage
-from tonnage.whatif.simulate.comparison import compare, first_parting, show, sparkline
+from tonnage.whatif.simulate.comparison import compare, first_parting
+from tonnage.whatif.simulate.comparison_report import show, sparkline
 from tonnage.whatif.simulate.measures import AttemptMade
 from tonnage.whatif.simulate.play import Run
 from tonnage.whatif.simulate.presets import PRESETS, preset_gates
