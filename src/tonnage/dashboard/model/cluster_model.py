@@ -23,6 +23,7 @@ from tonnage.dashboard.model.known_objects import DriverContents, Index, KnownOb
 from tonnage.dashboard.model.lanes import Lanes
 from tonnage.dashboard.wire import ClassRow, Collections, NodeRow, Row, VolumeRow
 from tonnage.faults import Fault
+from tonnage.keyed import grouped
 from tonnage.objects.core_v1 import Event, Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment
@@ -56,13 +57,12 @@ class ClusterModel:
         self.now = _START
         self._touched = Touched()
         self._assumed: dict[str, AssumedPod] = {}
-        self._assumed_on = Index()
+        self._assumed_on: dict[str, list[Key]] = {}
         self._volumes_on = Index()
         self.book = capacity_rows.CapacityBook(self.objects, self._volume_objects_on)
         self.refusals = Refusals()
-        self._held_since: dict[Key, datetime] = {}
-        self._held_for = Index()
-        """Capacity objects by the claim that something of them is kept back for."""
+        self._held_for: dict[Key, list[RememberedCapacity]] = {}
+        """What is kept back, by claim."""
         self.lanes = Lanes(self.objects, self._home)
 
     def tick(self, now: datetime) -> None:
@@ -90,35 +90,25 @@ class ClusterModel:
         """Replace the scheduler's memory. None when the scheduler cannot be asked: reservations are then unknown and
         not shown, and lanes get no step."""
         is_asked, memory = memory is not None, memory or SchedulerMemory()
-        held: dict[Key, list[RememberedCapacity]] = {}
-        since: dict[Key, datetime] = {}
-        self._held_for = Index()
-        for remembered_capacity in memory.held:
-            held.setdefault(remembered_capacity.capacity, []).append(remembered_capacity)
-            for claim in remembered_capacity.claims:
-                self._held_for.mark(claim, remembered_capacity.capacity, is_there=True)
-                since[claim] = max(since.get(claim, remembered_capacity.since), remembered_capacity.since)
-        book = self.book
-        for key in book.held.keys() | held.keys():
-            if book.held.get(key) != held.get(key):
-                self._touched.capacities.add(key)
-        self._touched.volumes |= {claim for claim, _ in since.items() ^ self._held_since.items()}
-        assumed = {pod.uid: pod for pod in memory.pods}
-        for uid in {uid for uid, _ in assumed.items() ^ self._assumed.items()}:
-            for was, told in ((True, self._assumed.get(uid)), (False, assumed.get(uid))):
-                if told is not None:
-                    self._touched.pods.add(told.pod)
-                    self._touched.nodes.add(told.node)
-                    self._assumed_on.mark(told.node, told.pod, is_there=not was)
+        if memory != self.memory:
+            for told in (self.memory, memory):
+                self._touched.capacities.update(each.capacity for each in told.held)
+                self._touched.volumes.update(claim for each in told.held for claim in each.claims)
+                self._touched.pods.update(each.pod for each in told.pods)
+                self._touched.nodes.update(each.node for each in told.pods)
+            self.memory = memory
+            self._assumed = {each.uid: each for each in memory.pods}
+            self._assumed_on = grouped((each.node, each.pod) for each in memory.pods)
+            self.book.held = grouped((each.capacity, each) for each in memory.held)
+            self._held_for = grouped((claim, each) for each in memory.held for claim in each.claims)
         if is_asked:
             self.lanes.remembered(memory, self.now)
-        self._assumed, self._held_since, book.held, self.memory = assumed, since, held, memory
 
     def look_into(self, contents: DriverContents) -> None:
-        handles, nodes = contents.differing(self.contents)
-        self._touched.nodes |= nodes
+        self._touched.nodes.update(self.contents.nodes(), contents.nodes())
+        changed = {handle for handle, _ in self.contents.volumes.items() ^ contents.volumes.items()}
         for told in (self.contents, contents):
-            for handle in handles & told.volumes.keys():
+            for handle in changed & told.volumes.keys():
                 for name in self.objects.volumes_by_handle[told.driver, handle]:
                     self._touch_volume(name)
                 self._touched.volumes |= self.objects.claims_by_uid[told.volumes[handle].name.removeprefix("pvc-")]
@@ -203,7 +193,7 @@ class ClusterModel:
                 touched.volumes |= {found.key, *objects.volumes_of_claim[found.key]}
                 self._touch_volume(found.spec.volume_name)
                 self._touch_users(found.key)
-                touched.capacities |= self._held_for[found.key]
+                touched.capacities.update(each.capacity for each in self._held_for.get(found.key, ()))
             case PersistentVolume():
                 self._touch_volume(found.name)
                 if found.spec.claim_ref is not None:
@@ -254,7 +244,7 @@ class ClusterModel:
     # -- settling -----------------------------------------------------------------------------------------------------
 
     def _settle_volumes(self, touched: Touched) -> None:
-        besides = volume_rows.Besides(self.contents, self.refusals.of_claim, self._held_since)
+        besides = volume_rows.Besides(self.contents, self.refusals.of_claim, self._held_for)
         rows = self.collections.of(VolumeRow)
         for key in touched.volumes:
             before, after = rows.get(key), volume_rows.row_of(self.objects, key, besides)
@@ -280,7 +270,7 @@ class ClusterModel:
         return node_rows.row_of(
             self.objects,
             name,
-            assumed=[key for key in self._assumed_on[name] if key in pods and self.decided(key) == name],
+            assumed=[key for key in self._assumed_on.get(name, ()) if key in pods and self.decided(key) == name],
             left_behind=self._volumes_on[name],
             contents=self.contents,
         )

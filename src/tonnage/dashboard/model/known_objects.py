@@ -242,20 +242,6 @@ class DriverContents:
         numbers = [place.pool for place in (*self.in_pools, *self.snapshots, *self.unknown) if place.node == node]
         return (0,) * (max(numbers) + 1) if numbers else ()
 
-    def differing(self, before: DriverContents) -> tuple[set[str], set[str]]:
-        """Volume handles and nodes that differ from `before`."""
-        handles = {
-            handle
-            for handle in before.volumes.keys() | self.volumes.keys()
-            if before.volumes.get(handle) != self.volumes.get(handle)
-        }
-        nodes = {name for name in {*before.nodes(), *self.nodes()} if before.sizes.get(name) != self.sizes.get(name)}
-        for told in (before, self):
-            nodes |= {place.node for handle in handles & told.volumes.keys() for place in told.volumes[handle].places()}
-        for one, other in ((before.snapshots, self.snapshots), (before.unknown, self.unknown)):
-            nodes |= {place.node for place in one.keys() | other.keys() if one.get(place) != other.get(place)}
-        return handles, nodes
-
 
 MOST_CLAIMS: Final = 1000
 MOST_EVENTS: Final = 5000

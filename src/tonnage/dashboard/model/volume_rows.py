@@ -11,9 +11,8 @@ in zones, or reachable from every node.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from tonnage.dashboard.model import known_objects
@@ -25,6 +24,7 @@ from tonnage.objects.meta import Key
 from tonnage.scheduling.volumes.capacity.pools import rebuilds_volumes
 from tonnage.scheduling.volumes.volume_reach import affinity_of, is_on_its_way
 from tonnage.whatif.page import natural
+from tonnage.whatif.scheduler_memory import RememberedCapacity
 
 MOST_NODES: Final = 16
 
@@ -90,8 +90,8 @@ class Besides:
     contents: DriverContents = field(default_factory=DriverContents)
     errors: Mapping[str, Refusal] = field(default_factory=dict)
     """By a claim's uid: why provisioning failed."""
-    held_since: Mapping[Key, datetime] = field(default_factory=dict)
-    """By claim: since when capacity is kept back for it."""
+    held: Mapping[Key, Sequence[RememberedCapacity]] = field(default_factory=dict)
+    """By claim: the capacity that is kept back for it."""
 
 
 def claim_of(objects: KnownObjects, volume: PersistentVolume) -> Key | None:
@@ -164,7 +164,8 @@ def _claim_row(
     if state == "bound" and volume is not None:
         since = volume.status.last_phase_transition_time or volume.metadata.creation_timestamp or since
     elif state in ("making", "moving"):
-        since = besides.held_since.get(claim.key, since if state == "making" else None)
+        held = (each.since for each in besides.held.get(claim.key, ()))
+        since = max(held, default=since if state == "making" else None)
     return VolumeRow(
         claim=claim.key,
         volume=volume.name if volume is not None else claim.spec.volume_name,
