@@ -100,9 +100,9 @@ INNER_ROWS: dict[str, Rows] = {
     "driver": (
         ("node_pools",),
         ("state",),
-        ("core",),
-        ("volumes",),
+        ("allocations",),
         ("driver",),
+        ("volumes",),
         ("messages", "rebuilding", "lvm_nodes"),
         ("services",),
         ("serving",),

@@ -22,8 +22,7 @@ from support.driver_builders import as_blocks, controller, create, driver_at, re
 from support.virtual_clock import VirtualClock
 from tonnage.cli.csi_driver import csi_driver_quarantine
 from tonnage.csi import csi_pb2 as csi
-from tonnage.csi.errors import Code
-from tonnage.driver.core import StatusError
+from tonnage.csi.errors import Code, StatusError
 from tonnage.driver.driver import LOOK_EVERY_S, Driver
 from tonnage.driver.state import contents
 from tonnage.driver.state.folder import unknown_contents
@@ -47,7 +46,7 @@ async def with_data(driver: Driver, *names: str, size: str = "1Gi") -> list[Path
     paths = []
     for name in names:
         await controller(driver).CreateVolume(create(name, size), None)
-        path = driver.core.folder.contents_of(driver.core.volume(volume_id_of(name)))
+        path = driver.folder.contents_of(driver.volume(volume_id_of(name)))
         (path / "precious").write_bytes(b"x" * MI)
         paths.append(path)
     return paths
@@ -137,7 +136,7 @@ async def test_a_volume_of_blocks_without_a_record_counts_by_its_length(state: P
     driver.close()
     record_of(state, "blocks").unlink()
     # 10Gi - 1Gi on record - 4Gi that were promised to a file with nothing in it.
-    assert driver_at(state, "10Gi").core.allocations.free_bytes("node-1") == (5 * GI,)
+    assert driver_at(state, "10Gi").allocations.free_bytes("node-1") == (5 * GI,)
 
 
 async def test_a_new_volume_is_never_made_where_unknown_contents_lie(state: Path):
@@ -160,10 +159,10 @@ async def test_contents_that_appear_while_the_driver_runs_are_not_replaced(state
     path = state / "node-1" / "pool-0" / volume_id_of("late")
     path.mkdir(parents=True)
     (path / "precious").write_bytes(b"x" * MI)
-    free = driver.core.allocations.free_bytes("node-1")[0]
+    free = driver.allocations.free_bytes("node-1")[0]
     code, message = await refusal(controller(driver).CreateVolume(create("late"), None))
     assert (code, message.startswith(str(path))) == (Code.FAILED_PRECONDITION, True)
-    assert free - driver.core.allocations.free_bytes("node-1")[0] >= MI
+    assert free - driver.allocations.free_bytes("node-1")[0] >= MI
     assert is_whole(path)
     assert list((state / ".intents").iterdir()) == []
 
@@ -188,21 +187,7 @@ def pool(state: Path) -> Iterator[Path]:
     yield path
 
 
-async def test_an_intent_to_make_a_volume_removes_it_only_if_it_is_empty(state: Path, pool: Path):
-    path = pool / volume_id_of("a")
-    path.mkdir()
-    intent(state, "make", path.name)
-    driver_at(state).close()
-    assert not path.exists()  # what the call left
-    path.mkdir()
-    (path / "precious").write_bytes(b"x" * MI)
-    intent(state, "make", path.name)
-    with pytest.raises(StateFolderError, match="has contents and no records"):
-        driver_at(state)
-    assert is_whole(path)
-
-
-@pytest.mark.parametrize("action", ["copy", "remove"])
+@pytest.mark.parametrize("action", ["make", "copy", "remove"])
 async def test_an_intent_removes_what_it_set_aside_and_not_what_lies_in_place(state: Path, pool: Path, action: str):
     path, aside = pool / volume_id_of("a"), pool / f".{TOKEN}"
     for folder in (path, aside):
@@ -274,10 +259,10 @@ async def test_remains_that_cannot_be_removed_count_as_used_and_go_at_the_next_s
     with monkeypatch.context() as patched:
         patched.setattr(contents, "remove", fails)
         await controller(driver).DeleteVolume(csi.DeleteVolumeRequest(volume_id=volume_id_of("gone")), None)
-    assert driver.core.allocations.free_bytes("node-1")[0] <= 9 * GI - MI
+    assert driver.allocations.free_bytes("node-1")[0] <= 9 * GI - MI
     driver.close()
     again = driver_at(state, "10Gi")
-    assert again.core.allocations.free_bytes("node-1") == (9 * GI,)
+    assert again.allocations.free_bytes("node-1") == (9 * GI,)
     assert list((state / ".intents").iterdir()) == []
 
 
@@ -287,7 +272,7 @@ async def test_a_rebuild_that_fails_leaves_the_volume_where_it_was(
 ):
     driver = driver_at(state, "10Gi", nodes=("node-1", "node-2"), rebuild=True)
     (path,) = await with_data(driver, "a")
-    record = driver.core.volume(volume_id_of("a"))
+    record = driver.volume(volume_id_of("a"))
     target = "node-2" if record.node == "node-1" else "node-1"
     calls = 0
 
@@ -299,7 +284,7 @@ async def test_a_rebuild_that_fails_leaves_the_volume_where_it_was(
 
     with monkeypatch.context() as patched:
         if failing == "save":
-            patched.setattr(driver.core.folder, "save", fails)
+            patched.setattr(driver.folder, "save", fails)
         else:
             patched.setattr(contents, failing, fails)
         with pytest.raises(OSError, match="No space left"):
@@ -309,9 +294,9 @@ async def test_a_rebuild_that_fails_leaves_the_volume_where_it_was(
     driver.close()
     driver = driver_at(state, "10Gi", nodes=("node-1", "node-2"), rebuild=True)
     assert is_whole(path)
-    assert driver.core.allocations.unknown_bytes == {}
+    assert driver.allocations.unknown_bytes == {}
     assert await rebuild(driver, record.volume_id, target)
-    assert is_whole(driver.core.folder.contents_of(driver.core.volume(record.volume_id)))
+    assert is_whole(driver.folder.contents_of(driver.volume(record.volume_id)))
     assert not path.exists()
 
 
@@ -329,7 +314,7 @@ async def test_a_volume_that_was_replaced_by_a_link_is_not_deleted_grown_copied_
         service.DeleteVolume(csi.DeleteVolumeRequest(volume_id=volume_id), None),
         service.CreateSnapshot(csi.CreateSnapshotRequest(name="s", source_volume_id=volume_id), None),
         service.CreateVolume(create("clone", volume=volume_id), None),
-        create_delete.expand_volume(driver.core, volume_id, 2 * GI, 0),
+        create_delete.expand_volume(driver, volume_id, 2 * GI, 0),
     ):
         code, message = await refusal(call)
         assert code is Code.FAILED_PRECONDITION
@@ -429,7 +414,7 @@ async def test_deleting_a_volume_deletes_that_volume_alone(state: Path):
 async def test_what_is_unknown_is_seen_from_outside_and_calls_under_way_are_not(state: Path):
     driver = driver_at(state)
     kept, orphan = await with_data(driver, "kept", "orphan")
-    driver.core.folder.forget(driver.core.volume(orphan.name))
+    driver.folder.forget(driver.volume(orphan.name))
     aside = kept.with_name(f".{TOKEN}")
     aside.mkdir()
     intent(state, "copy", volume_id_of("new"))
@@ -443,22 +428,22 @@ async def test_contents_that_appear_while_the_driver_runs_are_counted_told_once_
 ):
     driver = driver_at(state, "10Gi")
     (kept,) = await with_data(driver, "kept")
-    before = driver.core.allocations.free_bytes("node-1")
+    before = driver.allocations.free_bytes("node-1")
     stranger = kept.with_name("backup")
     stranger.mkdir()
     (stranger / "precious").write_bytes(b"x" * MI)
     for _ in range(2):
         await driver.unknown_watch.look()
-    (free,) = driver.core.allocations.free_bytes("node-1")
+    (free,) = driver.allocations.free_bytes("node-1")
     assert MI <= before[0] - free < 2 * MI
     (stranger / "more").write_bytes(b"x" * MI)
     await driver.unknown_watch.look()
-    assert before[0] - driver.core.allocations.free_bytes("node-1")[0] >= 2 * MI, "it is still being copied"
+    assert before[0] - driver.allocations.free_bytes("node-1")[0] >= 2 * MI, "it is still being copied"
     assert caplog.text.count("Contents without a record are kept, and count as used") == 1
     assert is_whole(stranger)
     shutil.rmtree(stranger)
     await driver.unknown_watch.look()
-    assert driver.core.allocations.free_bytes("node-1") == before
+    assert driver.allocations.free_bytes("node-1") == before
 
 
 async def test_a_look_while_calls_run_takes_none_of_their_contents_for_unknown(state: Path):
@@ -474,8 +459,8 @@ async def test_a_look_while_calls_run_takes_none_of_their_contents_for_unknown(s
         await controller(driver).DeleteVolume(csi.DeleteVolumeRequest(volume_id=volume_id_of(name)), None)
 
     await asyncio.gather(look(), *(come_and_go(name) for name in names))
-    assert driver.core.allocations.unknown_bytes == {}
-    assert driver.core.allocations.free_bytes("node-1") == (10 * GI,)
+    assert driver.allocations.unknown_bytes == {}
+    assert driver.allocations.free_bytes("node-1") == (10 * GI,)
 
 
 async def test_a_record_taken_from_under_a_running_driver_does_not_count_its_volume_twice(state: Path):
@@ -483,7 +468,7 @@ async def test_a_record_taken_from_under_a_running_driver_does_not_count_its_vol
     (path,) = await with_data(driver, "a")
     record_of(state, "a").unlink()
     await driver.unknown_watch.look()
-    assert driver.core.allocations.free_bytes("node-1") == (9 * GI,) and is_whole(path)
+    assert driver.allocations.free_bytes("node-1") == (9 * GI,) and is_whole(path)
 
 
 async def test_the_pools_are_looked_through_every_half_minute(state: Path, monkeypatch: pytest.MonkeyPatch):
@@ -525,12 +510,12 @@ async def test_quarantine_moves_what_is_named_and_deletes_nothing(state: Path):
     assert run(csi_driver_quarantine, ["--state-dir", str(state), "--all"]).exit_code == 0
     assert is_whole(there.with_name(two.name)) and is_whole(kept)
     driver = driver_at(state, "10Gi")
-    assert driver.core.allocations.free_bytes("node-1") == (9 * GI,)
+    assert driver.allocations.free_bytes("node-1") == (9 * GI,)
     driver.close()
     # And back: contents and record restored, the volume is served again.
     there.rename(one)
     record_of(state, "one").write_bytes(records["one"])
-    assert isinstance(driver_at(state, "10Gi").core.volume(one.name), VolumeRecord)
+    assert isinstance(driver_at(state, "10Gi").volume(one.name), VolumeRecord)
     assert is_whole(one)
 
 

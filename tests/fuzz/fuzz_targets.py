@@ -37,12 +37,12 @@ from tonnage.client.config.connection import ExecPlugin
 from tonnage.client.transport.answer_reader import AnswerReader, NotHttp
 from tonnage.clock import parse_duration, parse_rfc3339, rfc3339_micro
 from tonnage.csi import csi_pb2 as csi
+from tonnage.csi.errors import StatusError
 from tonnage.dashboard.server.access import RequestRefused
 from tonnage.documents.admit import Malformed, admit
 from tonnage.documents.apply.managed_fields import check_entries, write_entries
 from tonnage.documents.apply.server_side_apply import apply
 from tonnage.documents.schema import schema_of_resource
-from tonnage.driver.core import StatusError
 from tonnage.errors import ApiError, TonnageError
 from tonnage.faults import FaultFile
 from tonnage.gates import Gates

@@ -164,7 +164,7 @@ def node_publish(
 
 async def rebuild(driver: Driver, volume_id: str, to_node: str) -> bool:
     """Move a volume without asking the hooks, as an operator of the driver would; False if it is there already."""
-    async with driver.core.locks.hold(volume_id):
-        record = driver.core.volume(volume_id)
-        driver.core.require_node(to_node)
-        return await ensure_on(driver.core, record, to_node) is not record
+    async with driver.locks.hold(volume_id):
+        record = driver.volume(volume_id)
+        driver.require_node(to_node)
+        return await ensure_on(driver, record, to_node) is not record

@@ -149,7 +149,7 @@ async def _serve(
                 tasks.create_task(
                     LvmNodes(driver, running.runtime.client, namespace=lvm_namespace, clock=running.runtime.clock).run()
                 )
-            if driver.core.settings.rebuild:
+            if driver.settings.rebuild:
                 runtime = replace(running.runtime, identity=socket.gethostname())
                 rebuilding = await stack.enter_async_context(RebuildController(runtime, driver))
         await stack.enter_async_context(serve(driver, endpoint=endpoint, node_endpoint_template=node_endpoint))

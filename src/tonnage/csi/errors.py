@@ -1,6 +1,8 @@
-"""The exception for a failed CSI call."""
+"""The exceptions for a failed CSI call, on the client's side and on the driver's."""
 
 from __future__ import annotations
+
+from functools import partial
 
 import grpc
 
@@ -62,3 +64,19 @@ def code_name(code: Code) -> str:
 
 
 _ODD_NAMES = {Code.OK: "OK", Code.CANCELLED: "Canceled"}
+
+
+class StatusError(TonnageError):
+    """A call that our driver refuses, with the CSI specification's code; an interceptor turns it into the answer."""
+
+    def __init__(self, code: Code, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+invalid_argument = partial(StatusError, Code.INVALID_ARGUMENT)
+not_found = partial(StatusError, Code.NOT_FOUND)
+already_exists = partial(StatusError, Code.ALREADY_EXISTS)
+failed_precondition = partial(StatusError, Code.FAILED_PRECONDITION)
+resource_exhausted = partial(StatusError, Code.RESOURCE_EXHAUSTED)
+out_of_range = partial(StatusError, Code.OUT_OF_RANGE)

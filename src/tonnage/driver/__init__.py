@@ -2,10 +2,10 @@
 
 serving         the sockets, and what happens around every call
 services        the gRPC services: they read and check requests, and `messages` shows records as CSI messages
-driver          `Driver`: what the services call
+driver          `Driver`: records and contents, for the services and `volumes/`
+allocations     what is allocated in pools and on nodes, and faults on request
 volumes/        create, delete, expand, snapshot, publish, stage, rebuild; sizes, parameters, topology: no I/O
-core            what `volumes/` shares: settings, locks, faults on request, state
-state/          records and contents on disk, and in memory what is allocated in pools and on nodes
+state/          records and contents on disk
 rebuilding      the one part that knows Kubernetes: it keeps KEP-5925's contract, through `RebuildHooks`
 node_pools      pools as people write them, and the choice of a pool for a new volume
 """

@@ -62,7 +62,7 @@ class LvmNodes:
         self._written[node] = groups
 
     def _groups(self, node: str) -> list[Doc]:
-        free = self._driver.core.faults.reported_bytes(node)
+        free = self._driver.faults.reported_bytes(node)
         return [
             {
                 "name": group_name(number),
@@ -82,5 +82,5 @@ class LvmNodes:
                 "permissions": 0,
                 "allocationPolicy": 0,
             }
-            for number, size in enumerate(self._driver.core.settings.pools[node])
+            for number, size in enumerate(self._driver.settings.pools[node])
         ]

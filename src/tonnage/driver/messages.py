@@ -13,8 +13,7 @@ from typing import Final, TypeVar
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from tonnage.csi import csi_pb2 as csi
-from tonnage.csi.errors import Code
-from tonnage.driver.core import StatusError, invalid_argument
+from tonnage.csi.errors import Code, StatusError, invalid_argument
 from tonnage.driver.state.records import AccessType, Capability, SnapshotRecord, VolumeOrigin, VolumeRecord
 from tonnage.driver.volumes.parameters import topology_of
 

@@ -36,8 +36,8 @@ import msgspec
 
 from tonnage import errors, logs
 from tonnage.client import cache, program, reconciler, recorder
-from tonnage.driver import TOPOLOGY_KEY, core
-from tonnage.driver.driver import Driver
+from tonnage.driver import TOPOLOGY_KEY
+from tonnage.driver.driver import Driver, RebuildHooks
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod, is_out_of_use
 from tonnage.objects.core_v1.persistent_volume import VOLUME_HOME
 from tonnage.objects.document import Doc
@@ -131,7 +131,7 @@ class RebuildController(program.Program):
         super().__init__(runtime)
         self.recorder = self._new_recorder(PROGRAM, runtime.identity or PROGRAM)
         self._driver = driver
-        self._driver_name = driver.core.settings.name
+        self._driver_name = driver.settings.name
         self._nodes = self.informers.of(Node)
         self._volumes = self.informers.of(PersistentVolume)
         self._claims = self.informers.of(PersistentVolumeClaim)
@@ -154,14 +154,14 @@ class RebuildController(program.Program):
         self._work.follow(self._nodes, self._volumes_on, changed_by=is_out_of_use)
 
     @property
-    def hooks(self) -> core.RebuildHooks:
+    def hooks(self) -> RebuildHooks:
         """The driver's hooks. A volume wanted on another node is the signal to rebuild it, whatever the state of its
         home.
 
         To refuse a pod placed elsewhere between a cordon and an uncordon would leave it waiting for ever. The driver
         itself refuses to move a volume in use on a live node.
         """
-        return core.RebuildHooks(
+        return RebuildHooks(
             may_leave=lambda _node: True, is_gone=self.is_gone, on_rebuilt=self._moved, on_refused=self._no_room_on
         )
 
@@ -171,7 +171,7 @@ class RebuildController(program.Program):
         return self._nodes.is_synced and (known is None or known.is_dead)
 
     async def __aenter__(self) -> Self:
-        self._driver.core.hooks = self.hooks
+        self._driver.hooks = self.hooks
         return await super().__aenter__()
 
     async def run(self) -> None:

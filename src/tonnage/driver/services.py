@@ -13,8 +13,8 @@ from google.protobuf.wrappers_pb2 import Int64Value
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi import csi_pb2_grpc as rpc
 from tonnage.csi.client import POOL_IDS_METADATA
+from tonnage.csi.errors import StatusError, failed_precondition, invalid_argument, not_found, out_of_range
 from tonnage.driver import messages
-from tonnage.driver.core import StatusError, failed_precondition, invalid_argument, not_found, out_of_range
 from tonnage.driver.driver import Driver
 from tonnage.driver.messages import required
 from tonnage.driver.state import contents
@@ -46,8 +46,7 @@ class ControllerService(rpc.ControllerServicer):
     """The calls about `nodes`: all nodes of the driver, or the one of its socket."""
 
     def __init__(self, driver: Driver, nodes: tuple[str, ...]) -> None:
-        self._driver, self._core = driver, driver.core
-        self._nodes = nodes
+        self._driver, self._nodes = driver, nodes
 
     async def CreateVolume(self, request: csi.CreateVolumeRequest, context: object) -> csi.CreateVolumeResponse:
         required(request.name, "name")
@@ -65,30 +64,30 @@ class ControllerService(rpc.ControllerServicer):
             pool=0,
             capacity_bytes=0,
         )
-        record = await create_delete.create_volume(self._core, wanted, request, self._nodes)
+        record = await create_delete.create_volume(self._driver, wanted, request, self._nodes)
         return csi.CreateVolumeResponse(volume=messages.volume_response(record))
 
     async def DeleteVolume(self, request: csi.DeleteVolumeRequest, context: object) -> None:
-        await create_delete.delete_volume(self._core, required(request.volume_id, "volume_id"), self._nodes)
+        await create_delete.delete_volume(self._driver, required(request.volume_id, "volume_id"), self._nodes)
 
     async def ControllerExpandVolume(
         self, request: csi.ControllerExpandVolumeRequest, context: object
     ) -> csi.ControllerExpandVolumeResponse:
         """Leaves nothing to the node: a folder has no filesystem to grow, and a file is grown here."""
-        record = self._core.volume(required(request.volume_id, "volume_id"))
+        record = self._driver.volume(required(request.volume_id, "volume_id"))
         required(request.HasField("capacity_range"), "capacity_range")
         if request.HasField("volume_capability"):
             publish.require_access(record, messages.read_capability(request.volume_capability).access_type)
         wanted = request.capacity_range
         grown = await create_delete.expand_volume(
-            self._core, request.volume_id, wanted.required_bytes, wanted.limit_bytes
+            self._driver, request.volume_id, wanted.required_bytes, wanted.limit_bytes
         )
         return csi.ControllerExpandVolumeResponse(capacity_bytes=grown.capacity_bytes, node_expansion_required=False)
 
     async def ControllerModifyVolume(self, request: csi.ControllerModifyVolumeRequest, context: object) -> None:
         volume_id = required(request.volume_id, "volume_id")
         await create_delete.modify_volume(
-            self._core, volume_id, parameters.read_mutable_parameters(request.mutable_parameters)
+            self._driver, volume_id, parameters.read_mutable_parameters(request.mutable_parameters)
         )
 
     async def ValidateVolumeCapabilities(
@@ -96,7 +95,7 @@ class ControllerService(rpc.ControllerServicer):
     ) -> csi.ValidateVolumeCapabilitiesResponse:
         required(request.volume_id, "volume_id")
         required(request.volume_capabilities, "volume_capabilities")
-        record = self._core.volume(request.volume_id)
+        record = self._driver.volume(request.volume_id)
         try:
             publish.require_access(record, messages.common_access_type(request.volume_capabilities))
         except StatusError as exc:
@@ -117,7 +116,7 @@ class ControllerService(rpc.ControllerServicer):
 
     async def ListVolumes(self, request: csi.ListVolumesRequest, context: object) -> csi.ListVolumesResponse:
         # A volume of a node that this driver no longer has is shown where all nodes are.
-        volumes, is_whole = self._core.allocations.volumes.values(), self._nodes == self._driver.nodes
+        volumes, is_whole = self._driver.allocations.volumes.values(), self._nodes == self._driver.nodes
         mine = [record for record in volumes if is_whole or record.node in self._nodes]
         shown, token = messages.page(mine, request.max_entries, request.starting_token)
         entries = [
@@ -134,7 +133,7 @@ class ControllerService(rpc.ControllerServicer):
     async def ControllerGetVolume(
         self, request: csi.ControllerGetVolumeRequest, context: object
     ) -> csi.ControllerGetVolumeResponse:
-        record = self._core.volume(required(request.volume_id, "volume_id"))
+        record = self._driver.volume(required(request.volume_id, "volume_id"))
         return csi.ControllerGetVolumeResponse(
             volume=messages.volume_response(record),
             status=csi.ControllerGetVolumeResponse.VolumeStatus(
@@ -143,7 +142,7 @@ class ControllerService(rpc.ControllerServicer):
         )
 
     def _condition(self, record: VolumeRecord) -> csi.VolumeCondition:
-        return messages.condition_response(self._core.folder.contents_of(record))
+        return messages.condition_response(self._driver.folder.contents_of(record))
 
     # -- snapshots: the driver's as a whole, on whichever socket they are asked for ----------------------------------
 
@@ -152,16 +151,16 @@ class ControllerService(rpc.ControllerServicer):
         required(request.source_volume_id, "source_volume_id")
         if request.parameters:
             raise invalid_argument(f"unknown parameter {', '.join(sorted(request.parameters))}")
-        record = await create_delete.create_snapshot(self._core, request.name, request.source_volume_id)
+        record = await create_delete.create_snapshot(self._driver, request.name, request.source_volume_id)
         return csi.CreateSnapshotResponse(snapshot=messages.snapshot_response(record))
 
     async def DeleteSnapshot(self, request: csi.DeleteSnapshotRequest, context: object) -> None:
-        await create_delete.delete_snapshot(self._core, required(request.snapshot_id, "snapshot_id"))
+        await create_delete.delete_snapshot(self._driver, required(request.snapshot_id, "snapshot_id"))
 
     async def ListSnapshots(self, request: csi.ListSnapshotsRequest, context: object) -> csi.ListSnapshotsResponse:
         wanted = [
             record
-            for record in self._core.allocations.snapshots.values()
+            for record in self._driver.allocations.snapshots.values()
             if request.snapshot_id in ("", record.snapshot_id)
             and request.source_volume_id in ("", record.source_volume_id)
         ]
@@ -170,7 +169,7 @@ class ControllerService(rpc.ControllerServicer):
         return csi.ListSnapshotsResponse(entries=entries, next_token=token)
 
     async def GetSnapshot(self, request: csi.GetSnapshotRequest, context: object) -> csi.GetSnapshotResponse:
-        record = self._core.allocations.snapshots.get(required(request.snapshot_id, "snapshot_id"))
+        record = self._driver.allocations.snapshots.get(required(request.snapshot_id, "snapshot_id"))
         if record is None:
             raise not_found(f"there is no snapshot {request.snapshot_id}")
         return csi.GetSnapshotResponse(snapshot=messages.snapshot_response(record))
@@ -188,14 +187,14 @@ class ControllerService(rpc.ControllerServicer):
         required(request.volume_id, "volume_id")
         required(request.node_id, "node_id")
         capability = messages.required_capability(request.volume_capability, request.HasField("volume_capability"))
-        self._core.volume(request.volume_id)
+        self._driver.volume(request.volume_id)
         if request.node_id not in self._nodes:
             raise not_found(f"there is no node {request.node_id}")
         wanted = Publication(capability, request.readonly)
-        await publish.attach(self._core, request.volume_id, request.node_id, wanted)
+        await publish.attach(self._driver, request.volume_id, request.node_id, wanted)
 
     async def ControllerUnpublishVolume(self, request: csi.ControllerUnpublishVolumeRequest, context: object) -> None:
-        await publish.detach(self._core, required(request.volume_id, "volume_id"), request.node_id)
+        await publish.detach(self._driver, required(request.volume_id, "volume_id"), request.node_id)
 
     async def GetCapacity(self, request: csi.GetCapacityRequest, context: Any) -> csi.GetCapacityResponse:
         """Free bytes, in whole blocks, of the pools where such a volume could go, and beside them their ids."""
@@ -208,20 +207,20 @@ class ControllerService(rpc.ControllerServicer):
         by_id = {
             f"{node}/{number}": free // parameters.BLOCK_BYTES * parameters.BLOCK_BYTES
             for node in parameters.nodes_within(request.accessible_topology, self._nodes)
-            for number, free in enumerate(self._core.faults.reported_bytes(node))
+            for number, free in enumerate(self._driver.faults.reported_bytes(node))
             if asked.pools is None or number in asked.pools
         }
         free_bytes = list(by_id.values())
-        one_number = self._core.settings.one_number
+        one_number = self._driver.settings.one_number
         if one_number:
             free = max(free_bytes, default=0) if one_number == "largest" else sum(free_bytes)
             return csi.GetCapacityResponse(available_capacity=min(free, _MOST_BYTES))
-        if context is not None and self._core.settings.report_pools:
+        if context is not None and self._driver.settings.report_pools:
             context.set_trailing_metadata(((POOL_IDS_METADATA, ",".join(by_id)),))
         return csi.GetCapacityResponse(
             available_capacity=min(sum(free_bytes), _MOST_BYTES),
             maximum_volume_size=Int64Value(value=max(free_bytes, default=0)),
-            available_capacities=free_bytes if self._core.settings.report_pools else (),
+            available_capacities=free_bytes if self._driver.settings.report_pools else (),
         )
 
 
@@ -250,8 +249,7 @@ NODE_CAPABILITIES: Final = (
 
 class NodeService(rpc.NodeServicer):
     def __init__(self, driver: Driver, node: str) -> None:
-        self._core = driver.core
-        self._node = node
+        self._driver, self._node = driver, node
 
     async def NodeGetCapabilities(
         self, request: csi.NodeGetCapabilitiesRequest, context: object
@@ -261,10 +259,10 @@ class NodeService(rpc.NodeServicer):
         )
 
     async def NodeGetInfo(self, request: csi.NodeGetInfoRequest, context: object) -> csi.NodeGetInfoResponse:
-        limit = self._core.settings.max_volumes.get(self._node, 0)
+        limit = self._driver.settings.max_volumes.get(self._node, 0)
         return csi.NodeGetInfoResponse(
             node_id=self._node,
-            max_volumes_per_node=self._core.faults.max_volumes(self._node, limit),
+            max_volumes_per_node=self._driver.faults.max_volumes(self._node, limit),
             accessible_topology=parameters.topology_of(self._node),
         )
 
@@ -272,27 +270,27 @@ class NodeService(rpc.NodeServicer):
         required(request.volume_id, "volume_id")
         path = messages.absolute(request.staging_target_path, "staging_target_path")
         capability = messages.required_capability(request.volume_capability, request.HasField("volume_capability"))
-        await publish.stage(self._core, self._node, request.volume_id, path, capability)
+        await publish.stage(self._driver, self._node, request.volume_id, path, capability)
 
     async def NodeUnstageVolume(self, request: csi.NodeUnstageVolumeRequest, context: object) -> None:
         required(request.volume_id, "volume_id")
         path = required(request.staging_target_path, "staging_target_path")
-        await publish.unstage(self._core, self._node, request.volume_id, path)
+        await publish.unstage(self._driver, self._node, request.volume_id, path)
 
     async def NodePublishVolume(self, request: csi.NodePublishVolumeRequest, context: object) -> None:
         required(request.volume_id, "volume_id")
         path = messages.absolute(request.target_path, "target_path")
         capability = messages.required_capability(request.volume_capability, request.HasField("volume_capability"))
-        self._core.volume(request.volume_id)
+        self._driver.volume(request.volume_id)
         if not request.staging_target_path:
             raise failed_precondition("staging_target_path is required: stage the volume first")
         wanted = Target(self._node, path, capability, request.readonly)
-        await publish.publish(self._core, request.volume_id, request.staging_target_path, wanted)
+        await publish.publish(self._driver, request.volume_id, request.staging_target_path, wanted)
 
     async def NodeUnpublishVolume(self, request: csi.NodeUnpublishVolumeRequest, context: object) -> None:
         required(request.volume_id, "volume_id")
         path = required(request.target_path, "target_path")
-        await publish.unpublish(self._core, self._node, request.volume_id, path)
+        await publish.unpublish(self._driver, self._node, request.volume_id, path)
 
     async def NodeGetVolumeStats(
         self, request: csi.NodeGetVolumeStatsRequest, context: object
@@ -300,15 +298,15 @@ class NodeService(rpc.NodeServicer):
         """The size of a block volume; for a folder the bytes and files that are really in it."""
         required(request.volume_id, "volume_id")
         path = required(request.volume_path, "volume_path")
-        record = publish.require_at(self._core, self._node, request.volume_id, path)
-        at = self._core.folder.contents_of(record)
+        record = publish.require_at(self._driver, self._node, request.volume_id, path)
+        at = self._driver.folder.contents_of(record)
         condition = messages.condition_response(at)
         total = record.capacity_bytes
         if record.access_type == "block":
             usage = [csi.VolumeUsage(unit=csi.VolumeUsage.BYTES, total=total)]
         else:
             used_bytes, inodes = await asyncio.to_thread(contents.usage, at)
-            files = await asyncio.to_thread(os.statvfs, self._core.folder.path)
+            files = await asyncio.to_thread(os.statvfs, self._driver.folder.path)
             usage = [
                 csi.VolumeUsage(
                     unit=csi.VolumeUsage.BYTES, total=total, used=used_bytes, available=max(total - used_bytes, 0)
@@ -325,7 +323,7 @@ class NodeService(rpc.NodeServicer):
         """Only checks: there is no filesystem to grow, and the controller has grown the volume."""
         required(request.volume_id, "volume_id")
         path = required(request.volume_path, "volume_path")
-        record = publish.require_at(self._core, self._node, request.volume_id, path)
+        record = publish.require_at(self._driver, self._node, request.volume_id, path)
         if request.HasField("volume_capability"):
             publish.require_access(record, messages.read_capability(request.volume_capability).access_type)
         wanted_bytes, in_words = request.capacity_range.required_bytes, parameters.in_words

@@ -25,9 +25,8 @@ from google.protobuf.wrappers_pb2 import BoolValue
 from tonnage import __version__, errors, logs
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi import csi_pb2_grpc as rpc
-from tonnage.csi.errors import Code
+from tonnage.csi.errors import Code, StatusError
 from tonnage.csi.server import Register, served
-from tonnage.driver.core import Core, StatusError
 from tonnage.driver.driver import Driver
 from tonnage.driver.services import ControllerService, NodeService
 from tonnage.driver.volumes.parameters import groups_within, nodes_within
@@ -41,7 +40,7 @@ class IdentityService(rpc.IdentityServicer):
         self._driver = driver
 
     async def GetPluginInfo(self, request: csi.GetPluginInfoRequest, context: object) -> csi.GetPluginInfoResponse:
-        return csi.GetPluginInfoResponse(name=self._driver.core.settings.name, vendor_version=__version__)
+        return csi.GetPluginInfoResponse(name=self._driver.settings.name, vendor_version=__version__)
 
     async def GetPluginCapabilities(
         self, request: csi.GetPluginCapabilitiesRequest, context: object
@@ -64,8 +63,8 @@ _log = logs.logger(__name__)
 class CallInterceptor(grpc.aio.ServerInterceptor):
     """The interceptor of one socket. `node` is the socket's node, "" for all nodes."""
 
-    def __init__(self, core: Core, node: str = "") -> None:
-        self._core = core
+    def __init__(self, driver: Driver, node: str = "") -> None:
+        self._driver = driver
         self._node = node
         self._under_way: set[asyncio.Future[Any]] = set()
 
@@ -101,8 +100,8 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
     async def _answer(self, behaviour: Any, method: str, request: Any, context: Any) -> Any:
         if not inspect.iscoroutinefunction(behaviour):  # a method that our service does not override
             raise StatusError(Code.UNIMPLEMENTED, f"{method} is not implemented by this driver")
-        self._core.faults.refresh()
-        await self._core.faults.delay_or_refuse(self._about(request), self._core.clock)
+        self._driver.faults.refresh()
+        await self._driver.faults.delay_or_refuse(self._about(request), self._driver.clock)
         task = asyncio.ensure_future(behaviour(request, context))
         self._under_way.add(task)
         task.add_done_callback(self._done)
@@ -117,7 +116,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         """The nodes that a call is about: the socket's, those that the request names, or its volume's."""
         if self._node:
             return (self._node,)
-        nodes = tuple(self._core.settings.pools)
+        nodes = tuple(self._driver.settings.pools)
         fields = request.DESCRIPTOR.fields_by_name
         if "node_id" in fields and request.node_id:
             return (request.node_id,)
@@ -125,7 +124,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             return nodes_within(request.accessible_topology, nodes)
         if "accessibility_requirements" in fields and request.HasField("accessibility_requirements"):
             return next(iter(groups_within(request.accessibility_requirements, nodes)), ())
-        known = self._core.allocations.volumes.get(request.volume_id) if "volume_id" in fields else None
+        known = self._driver.allocations.volumes.get(request.volume_id) if "volume_id" in fields else None
         return (known.node,) if known else ()
 
 
@@ -148,7 +147,7 @@ async def serve(driver: Driver, *, endpoint: str, node_endpoint_template: str = 
 
 
 async def _open(opened: AsyncExitStack, driver: Driver, address: str, nodes: tuple[str, ...], node: str) -> None:
-    interceptor = CallInterceptor(driver.core, node)
+    interceptor = CallInterceptor(driver, node)
     services: list[Register] = [
         partial(rpc.add_IdentityServicer_to_server, IdentityService(driver)),
         partial(rpc.add_ControllerServicer_to_server, ControllerService(driver, nodes)),

@@ -70,7 +70,7 @@ async def test_a_driver_that_keeps_to_it_exits_0_and_a_broken_one_4_with_what_to
     assert process.returncode == 4
     lines = out.decode()
     assert "capacity-sum" in lines and "→ set available_capacity to the sum of the pools" in lines
-    assert not driver.core.allocations.volumes
+    assert not driver.allocations.volumes
     assert names_in(folder) <= {"state", "csi.sock"}, "its own folder is gone as well"
 
 
@@ -95,5 +95,5 @@ async def test_ctrl_c_leaves_nothing_behind(folder: Path, monkeypatch: pytest.Mo
         ended.set()
         assert process.returncode == 130
         assert asked_for[0] == asked_for[1], "asked for again by its name, so that it can be deleted"
-        assert not driver.core.allocations.volumes
+        assert not driver.allocations.volumes
     assert json.loads(out)["leftBehind"] == []

@@ -62,5 +62,5 @@ async def test_csi_sanity_passes_and_skips_only_what_the_driver_does_not_claim(f
     assert states.count("passed") >= 81
     skipped = {spec["Failure"]["Message"] for spec in specs if spec["State"] == "skipped"}
     assert skipped <= NOT_CLAIMED
-    assert driver.core.allocations.volumes == {}
-    assert driver.core.allocations.snapshots == {}
+    assert driver.allocations.volumes == {}
+    assert driver.allocations.snapshots == {}

@@ -19,9 +19,8 @@ from support.driver_builders import controller, create, driver_at
 from tonnage.clock import SystemClock
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi import csi_pb2_grpc as rpc
-from tonnage.csi.errors import Code, CsiError
+from tonnage.csi.errors import Code, CsiError, StatusError
 from tonnage.csi.server import served
-from tonnage.driver.core import StatusError
 from tonnage.driver.driver import Driver, RebuildHooks
 from tonnage.driver.node_pools import POLICIES
 from tonnage.driver.services import ControllerService, NodeService
@@ -64,11 +63,11 @@ async def serving(
         partial(rpc.add_ControllerServicer_to_server, whole),
     ]
     async with AsyncExitStack() as opened:
-        interceptors = [CallInterceptor(driver.core, "")]
+        interceptors = [CallInterceptor(driver, "")]
         await opened.enter_async_context(served(addresses[0], services, interceptors=interceptors))
         for name, address in zip(driver.nodes, addresses[1:], strict=True):
             of_node = [partial(rpc.add_NodeServicer_to_server, node(driver, name))]
-            interceptors = [CallInterceptor(driver.core, name)]
+            interceptors = [CallInterceptor(driver, name)]
             await opened.enter_async_context(served(address, of_node, interceptors=interceptors))
         yield addresses
 
@@ -107,7 +106,7 @@ async def test_our_own_driver_keeps_every_contract(folder: Path, policy: Any, wi
     assert {name: results.verdicts[name] for name in told(results, CheckOutcome.FAILED)} == {}
     assert told(results, CheckOutcome.PASSED) == set(CATALOGUE), "nothing is left out"
     # What others have is as it was, and nothing of ours is left.
-    assert [each.volume_id for each in driver.core.allocations.volumes.values()] == [kept.volume.volume_id]
+    assert [each.volume_id for each in driver.allocations.volumes.values()] == [kept.volume.volume_id]
     assert results.left_behind == [] and list((folder / "work").rglob("target")) == []
 
 
@@ -204,7 +203,7 @@ class Leaks(Figures):
     deleted = 0
 
     async def DeleteVolume(self, request: csi.DeleteVolumeRequest, context: object) -> None:
-        type(self).deleted += request.volume_id in self._driver.core.allocations.volumes
+        type(self).deleted += request.volume_id in self._driver.allocations.volumes
         await super().DeleteVolume(request, context)
 
     def spoil(self, answer: csi.GetCapacityResponse) -> None:
@@ -233,7 +232,7 @@ class ForgetsNames(ControllerService):
 
 class TakesAnySize(ControllerService):
     async def CreateVolume(self, request: csi.CreateVolumeRequest, context: object) -> csi.CreateVolumeResponse:
-        for known in self._driver.core.allocations.volumes.values():
+        for known in self._driver.allocations.volumes.values():
             if known.name == request.name:
                 request.capacity_range.required_bytes = known.capacity_bytes
         return await super().CreateVolume(request, context)
@@ -267,7 +266,7 @@ def refusing(method: str, seen: Code, told: Code) -> type[ControllerService]:
 
 class DeletesOnce(ControllerService):
     async def DeleteVolume(self, request: csi.DeleteVolumeRequest, context: object) -> None:
-        if request.volume_id not in self._driver.core.allocations.volumes:
+        if request.volume_id not in self._driver.allocations.volumes:
             raise StatusError(Code.NOT_FOUND, "there is no such volume")
         await super().DeleteVolume(request, context)
 
@@ -304,7 +303,9 @@ class Wavers(NodeService):
 class TellsWhatIsLeft(NodeService):
     async def NodeGetInfo(self, request: csi.NodeGetInfoRequest, context: object) -> csi.NodeGetInfoResponse:
         answer = await super().NodeGetInfo(request, context)
-        answer.max_volumes_per_node -= sum(self._node in each.users for each in self._core.allocations.volumes.values())
+        answer.max_volumes_per_node -= sum(
+            self._node in each.users for each in self._driver.allocations.volumes.values()
+        )
         return answer
 
 
@@ -319,7 +320,7 @@ class TellsLess(NodeService):
 
 class PublishesOnce(ControllerService):
     async def ControllerPublishVolume(self, request: csi.ControllerPublishVolumeRequest, context: object) -> None:
-        known = self._driver.core.allocations.volumes.get(request.volume_id)
+        known = self._driver.allocations.volumes.get(request.volume_id)
         if known is not None and request.node_id in known.published:
             raise StatusError(Code.ALREADY_EXISTS, "it is published")
         await super().ControllerPublishVolume(request, context)
@@ -340,7 +341,7 @@ class LosesContents(ControllerService):
         before = self._driver.node_of(request.volume_id)
         await super().ControllerPublishVolume(request, context)
         if before != request.node_id:
-            at = self._driver.core.folder.contents_of(self._driver.core.volume(request.volume_id))
+            at = self._driver.folder.contents_of(self._driver.volume(request.volume_id))
             for each in at.iterdir():
                 each.unlink()
 
@@ -430,7 +431,7 @@ async def test_a_broken_driver_is_found_by_the_name_of_what_is_broken(
         results = await checked(addresses, folder, fills=True)
     assert {name: results.verdicts[name].message for name in told(results, CheckOutcome.FAILED)}.keys() == broken
     is_kept = "cleaned-up" not in broken
-    assert (not driver.core.allocations.volumes) == is_kept == (results.left_behind == [])
+    assert (not driver.allocations.volumes) == is_kept == (results.left_behind == [])
 
 
 async def test_a_volume_that_stays_on_a_node_out_of_use_or_is_refused_with_the_code_for_slots(folder: Path) -> None:
@@ -486,7 +487,7 @@ async def test_whoever_cuts_it_off_finds_nothing_left_not_even_what_was_under_wa
         with pytest.raises(asyncio.CancelledError):
             await task
         Hangs.ended.set()
-        assert not driver.core.allocations.volumes
+        assert not driver.allocations.volumes
     assert results.left_behind == []
     assert results.verdicts["cleaned-up"].outcome is CheckOutcome.PASSED
 

@@ -81,9 +81,9 @@ async def measured(
         prefix="driver-check-0123", work_dir=folder, size_bytes=GI, settle_s=0.0, fills=fills, measures=True
     )
     results = Results()
-    async with served(address, services, interceptors=[CallInterceptor(driver.core, "node-1")]):
+    async with served(address, services, interceptors=[CallInterceptor(driver, "node-1")]):
         await examine(address, (), settings, results, clock=SystemClock(), rng=random.Random(1), timeout_s=60.0)
-    assert results.left_behind == [] and not driver.core.allocations.volumes
+    assert results.left_behind == [] and not driver.allocations.volumes
     return {each.annotation: (each.value, each.told) for each in results.measured}
 
 

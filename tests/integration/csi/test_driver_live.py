@@ -101,12 +101,12 @@ async def test_what_a_caller_has_left_is_finished_and_found_by_the_next_try(fold
         asked = csi.ControllerExpandVolumeRequest(
             volume_id=first, capacity_range=csi.CapacityRange(required_bytes=2 * GI)
         )
-        async with driver.core.locks.hold(first):
+        async with driver.locks.hold(first):
             async with client(folder, timeout_s=0.2) as hasty:
                 assert (await refusal(hasty.controller_expand(asked)))[0] is Code.DEADLINE_EXCEEDED
-            assert driver.core.volume(first).capacity_bytes == GI
+            assert driver.volume(first).capacity_bytes == GI
     # The sockets are closed once the work is done.
-    assert driver.core.volume(first).capacity_bytes == 2 * GI
+    assert driver.volume(first).capacity_bytes == 2 * GI
 
 
 async def test_a_dead_driver_is_unavailable_on_the_nodes_it_is_dead_on(folder: Path) -> None:
@@ -146,7 +146,7 @@ async def test_a_slow_driver_is_waited_for_and_drops_what_nobody_waits_for(folde
             await asyncio.sleep(0.001)
         assert clock.monotonic() >= 30
     # Had the hasty caller's call been kept, its 30 seconds would be over as well.
-    assert [record.name for record in driver.core.allocations.volumes.values()] == ["b"]
+    assert [record.name for record in driver.allocations.volumes.values()] == ["b"]
 
 
 async def test_a_broken_file_of_faults_is_told_to_the_caller(folder: Path) -> None:

@@ -68,25 +68,6 @@ def test_what_is_in_the_place_of_new_contents_stays(tmp_path: Path, access_type:
     assert [found.name for found in path.iterdir()] == ["precious"]
 
 
-def test_only_contents_that_hold_nothing_are_removed_as_empty(tmp_path: Path) -> None:
-    folder, file = tmp_path / "folder", tmp_path / "file"
-    contents.make(folder, "mount", GI)
-    contents.make(file, "block", GI)
-    (folder / "precious").write_text("")
-    with file.open("r+b") as opened:
-        opened.seek(GI // 2)
-        opened.write(b"x")
-    assert not contents.remove_empty(folder, "mount")
-    assert not contents.remove_empty(file, "block")
-    assert not contents.remove_empty(folder, "block")
-    (folder / "precious").unlink()
-    os.truncate(file, 0)
-    os.truncate(file, GI)
-    assert contents.remove_empty(folder, "mount")
-    assert contents.remove_empty(file, "block")
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize("access_type", ["mount", "block"])
 def test_a_link_in_the_place_of_contents_is_never_followed(tmp_path: Path, access_type: AccessType) -> None:
     contents.make(tmp_path / "precious", access_type, GI)

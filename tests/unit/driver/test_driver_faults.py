@@ -8,8 +8,7 @@ import pytest
 
 from support.driver_builders import controller, create, driver_at, node_service, publish
 from tonnage.csi import csi_pb2 as csi
-from tonnage.csi.errors import Code
-from tonnage.driver.core import StatusError
+from tonnage.csi.errors import Code, StatusError
 from tonnage.driver.driver import Driver
 from tonnage.faults import Fault, FaultFile
 
@@ -23,12 +22,12 @@ def driver_with(folder: Path, *faults: Fault, nodes: tuple[str, ...] = ("node-1"
 
 
 async def make(driver: Driver, name: str, node: str = "") -> str:
-    driver.core.faults.refresh()
+    driver.faults.refresh()
     return (await controller(driver).CreateVolume(create(name, node=node), None)).volume.volume_id
 
 
 async def free(driver: Driver) -> list[int]:
-    driver.core.faults.refresh()
+    driver.faults.refresh()
     told = await controller(driver).GetCapacity(csi.GetCapacityRequest(), None)
     return [number // GI for number in told.available_capacities]
 

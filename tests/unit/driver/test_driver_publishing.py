@@ -21,8 +21,7 @@ from support.driver_builders import (
     unpublish,
 )
 from tonnage.csi import csi_pb2 as csi
-from tonnage.csi.errors import Code
-from tonnage.driver.core import StatusError
+from tonnage.csi.errors import Code, StatusError
 from tonnage.driver.driver import Driver
 from tonnage.driver.volumes import create_delete
 from tonnage.driver.volumes.parameters import topology_of
@@ -54,14 +53,14 @@ async def test_a_volume_is_published_once_however_often_it_is_asked(tmp_path: Pa
     volume_id = await make(driver, "a")
     for _ in range(2):
         await controller(driver).ControllerPublishVolume(publish(volume_id), None)
-    assert driver.core.allocations.slots_in_use("node-1") == {volume_id}
+    assert driver.allocations.slots_in_use("node-1") == {volume_id}
     assert await refusal(controller(driver).ControllerPublishVolume(publish(volume_id, readonly=True), None)) == (
         Code.ALREADY_EXISTS,
         f"volume {volume_id} is published on node-1 already, otherwise than asked",
     )
     for _ in range(2):
         await controller(driver).ControllerUnpublishVolume(unpublish(volume_id, "node-1"), None)
-    assert driver.core.allocations.slots_in_use("node-1") == set()
+    assert driver.allocations.slots_in_use("node-1") == set()
 
 
 async def test_a_volume_of_another_node_is_refused_without_rebuilding(tmp_path: Path) -> None:
@@ -139,8 +138,8 @@ async def test_a_pod_sees_its_volume_through_links_and_both_go_again(tmp_path: P
         await node.NodeUnstageVolume(unstage(volume_id, staging), None)
     assert not target.is_symlink()
     assert list(staging.iterdir()) == []
-    assert driver.core.volume(volume_id).staged == {}
-    assert driver.core.allocations.slots_in_use("node-1") == {volume_id}  # attached still
+    assert driver.volume(volume_id).staged == {}
+    assert driver.allocations.slots_in_use("node-1") == {volume_id}  # attached still
 
 
 async def test_an_empty_folder_that_the_caller_made_gives_way_to_the_link(tmp_path: Path) -> None:
@@ -192,7 +191,7 @@ async def test_what_somebody_else_put_at_a_target_is_neither_replaced_nor_remove
         path.rename(path.with_name("away"))
     await node.NodeUnpublishVolume(node_unpublish(volume_id, target), None)
     await node.NodeUnstageVolume(unstage(volume_id, staging), None)
-    assert driver.core.volume(volume_id).users == set()
+    assert driver.volume(volume_id).users == set()
 
 
 def planted(path: Path, kind: str, volume_id: str) -> None:
@@ -301,7 +300,7 @@ async def test_a_forced_detach_frees_the_slot_and_late_unstaging_still_works(tmp
     await node.NodeStageVolume(stage(volume_id, staging), None)
     await node.NodePublishVolume(node_publish(volume_id, staging, target), None)
     await controller(driver).ControllerUnpublishVolume(unpublish(volume_id), None)
-    assert driver.core.allocations.slots_in_use("node-1") == set()
+    assert driver.allocations.slots_in_use("node-1") == set()
     await controller(driver).DeleteVolume(csi.DeleteVolumeRequest(volume_id=volume_id), None)
     await node.NodeUnpublishVolume(node_unpublish(volume_id, target), None)
     await node.NodeUnstageVolume(unstage(volume_id, staging), None)
@@ -346,5 +345,5 @@ async def test_a_node_expands_what_the_controller_has_expanded_and_no_more(tmp_p
         Code.OUT_OF_RANGE,
         f"volume {volume_id} has 1Gi, not 2Gi: expand it with ControllerExpandVolume first",
     )
-    await create_delete.expand_volume(driver.core, volume_id, 2 * GI, 0)
+    await create_delete.expand_volume(driver, volume_id, 2 * GI, 0)
     assert (await node.NodeExpandVolume(asked, None)).capacity_bytes == 2 * GI

@@ -19,8 +19,7 @@ from support.driver_builders import (
     unpublish,
 )
 from tonnage.csi import csi_pb2 as csi
-from tonnage.csi.errors import Code
-from tonnage.driver.core import StatusError
+from tonnage.csi.errors import Code, StatusError
 from tonnage.driver.driver import Driver, RebuildHooks
 
 GI = 1 << 30
@@ -41,7 +40,7 @@ class Watch:
 
 async def make(driver: Driver, name: str = "a", size: str = "4Gi") -> str:
     volume_id = (await controller(driver).CreateVolume(create(name, size, node="node-1"), None)).volume.volume_id
-    (driver.core.folder.contents_of(driver.core.volume(volume_id)) / "file").write_text(name)
+    (driver.folder.contents_of(driver.volume(volume_id)) / "file").write_text(name)
     return volume_id
 
 
@@ -78,7 +77,7 @@ async def test_publishing_elsewhere_rebuilds_a_volume_of_a_cordoned_node(tmp_pat
     assert (tmp_path / "node-2" / "pool-0" / volume_id / "file").read_text() == "a"
     assert not (tmp_path / "node-1" / "pool-0" / volume_id).exists()
     assert watch.moved == [(volume_id, "node-1", "node-2")]
-    assert [driver.core.allocations.free_bytes(node) for node in NODES] == [(10 * GI,), (6 * GI,)]
+    assert [driver.allocations.free_bytes(node) for node in NODES] == [(10 * GI,), (6 * GI,)]
 
 
 async def test_staging_elsewhere_rebuilds_where_nothing_is_attached(tmp_path: Path) -> None:
@@ -131,9 +130,9 @@ async def test_a_volume_in_use_on_a_node_that_is_gone_is_recovered(tmp_path: Pat
     await controller(driver).ControllerPublishVolume(publish(volume_id, "node-1"), None)
     await node_service(driver).NodeStageVolume(stage(volume_id, tmp_path / "s"), None)
     await controller(driver).ControllerPublishVolume(publish(volume_id, "node-2"), None)
-    record = driver.core.volume(volume_id)
+    record = driver.volume(volume_id)
     assert (record.node, sorted(record.published), record.staged) == ("node-2", ["node-2"], {})
-    assert driver.core.allocations.slots_in_use("node-1") == set()
+    assert driver.allocations.slots_in_use("node-1") == set()
 
 
 async def test_a_volume_of_a_node_that_the_driver_no_longer_plays_is_recovered(tmp_path: Path) -> None:
@@ -157,7 +156,7 @@ async def test_room_is_needed_on_the_new_node(tmp_path: Path) -> None:
     )
     assert driver.node_of(volume_id) == "node-1"
     assert watch.moved == []
-    assert driver.core.allocations.slots_in_use("node-2") == set()
+    assert driver.allocations.slots_in_use("node-2") == set()
 
 
 async def test_a_slot_is_needed_before_anything_is_copied(tmp_path: Path) -> None:
@@ -187,7 +186,7 @@ async def test_lost_contents_are_not_passed_off_as_an_empty_volume(tmp_path: Pat
         Code.DATA_LOSS,
         f"volume {volume_id} has no contents left on node-1",
     )
-    assert driver.core.allocations.free_bytes("node-2") == (10 * GI,)
+    assert driver.allocations.free_bytes("node-2") == (10 * GI,)
 
 
 async def test_a_node_deployment_rebuilds_on_its_own_node(tmp_path: Path) -> None:
@@ -209,7 +208,7 @@ async def test_a_volume_that_nobody_heard_of_is_brought_to_the_node_that_is_aske
         {"topology.tonnage.dev/node": "node-2"}
     ]
     assert driver.node_of(volume_id) == "node-2" and watch.moved == [(volume_id, "node-1", "node-2")]
-    assert (driver.core.folder.contents_of(driver.core.volume(volume_id)) / "file").read_text() == "a"
+    assert (driver.folder.contents_of(driver.volume(volume_id)) / "file").read_text() == "a"
 
 
 async def test_a_volume_that_may_not_leave_or_is_used_is_not_brought_anywhere_by_its_name(tmp_path: Path) -> None:

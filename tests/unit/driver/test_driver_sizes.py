@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.csi.errors import Code
-from tonnage.driver.core import StatusError
+from tonnage.csi.errors import Code, StatusError
 from tonnage.driver.volumes.parameters import lies_within, volume_bytes
 
 MI, GI = 1 << 20, 1 << 30

@@ -10,8 +10,7 @@ import pytest
 from support.driver_builders import as_blocks, controller, create, driver_at
 from support.virtual_clock import VirtualClock
 from tonnage.csi import csi_pb2 as csi
-from tonnage.csi.errors import Code
-from tonnage.driver.core import StatusError
+from tonnage.csi.errors import Code, StatusError
 from tonnage.driver.services import ControllerService
 
 GI = 1 << 30
@@ -39,7 +38,7 @@ async def test_a_snapshot_keeps_what_was_there_and_takes_room_of_its_own(tmp_pat
     assert (taken.size_bytes, taken.ready_to_use, taken.source_volume_id) == (4 * GI, True, volume_id)
     assert taken.creation_time.ToDatetime(UTC) == clock.now()
     # The volume and the snapshot, 4Gi each, in one pool of 10Gi.
-    assert driver.core.allocations.free_bytes("node-1") == (2 * GI, 10 * GI)
+    assert driver.allocations.free_bytes("node-1") == (2 * GI, 10 * GI)
     assert await snapshot(service, "s", volume_id) == taken
 
 
@@ -56,7 +55,7 @@ async def test_a_snapshot_outlives_its_volume_and_fills_a_new_one_on_another_nod
     assert (tmp_path / "node-2" / "pool-0" / made.volume_id / "file").read_text() == "kept"
     await service.DeleteSnapshot(csi.DeleteSnapshotRequest(snapshot_id=taken.snapshot_id), None)
     await service.DeleteSnapshot(csi.DeleteSnapshotRequest(snapshot_id=taken.snapshot_id), None)
-    assert driver.core.allocations.free_bytes("node-1") == (10 * GI,)
+    assert driver.allocations.free_bytes("node-1") == (10 * GI,)
     # What it was filled from is gone, and asking again finds the volume all the same.
     assert (await service.CreateVolume(asked, None)).volume == made
 

@@ -16,7 +16,7 @@ from support.driver_builders import (
     stage,
 )
 from tonnage.csi import csi_pb2 as csi
-from tonnage.driver.core import StatusError
+from tonnage.csi.errors import StatusError
 from tonnage.driver.state.records import StateFolderError, volume_id_of
 
 GI = 1 << 30
@@ -31,17 +31,17 @@ async def test_everything_is_there_again_after_a_start(tmp_path: Path) -> None:
     taken = await controller(driver).CreateSnapshot(
         csi.CreateSnapshotRequest(name="s", source_volume_id=made.volume_id), None
     )
-    allocations = driver.core.allocations
+    allocations = driver.allocations
     driver.close()
     again = driver_at(tmp_path / "state", "2x10Gi", max_volumes={"node-1": 1})
-    assert again.core.allocations.volumes == allocations.volumes
-    assert again.core.allocations.snapshots == allocations.snapshots
-    assert again.core.allocations.slots_in_use("node-1") == {made.volume_id}
-    assert again.core.allocations.free_bytes("node-1") == (2 * GI, 10 * GI)
+    assert again.allocations.volumes == allocations.volumes
+    assert again.allocations.snapshots == allocations.snapshots
+    assert again.allocations.slots_in_use("node-1") == {made.volume_id}
+    assert again.allocations.free_bytes("node-1") == (2 * GI, 10 * GI)
     assert (await controller(again).CreateVolume(create("a", "4Gi"), None)).volume == made
     # What is made later comes later in lists, also after a start.
     later = (await controller(again).CreateVolume(create("b"), None)).volume.volume_id
-    assert again.core.volume(later).order > again.core.allocations.snapshots[taken.snapshot.snapshot_id].order
+    assert again.volume(later).order > again.allocations.snapshots[taken.snapshot.snapshot_id].order
 
 
 async def test_half_written_records_are_swept_and_nothing_else(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ async def test_what_a_failed_write_left_of_a_record_is_not_in_the_way_of_the_nex
     await controller(driver).ControllerPublishVolume(publish(made), None)
     assert [path.name for path in (tmp_path / ".volumes").iterdir()] == [f"{made}.json"]
     driver.close()
-    assert set(driver_at(tmp_path).core.volume(made).published) == {"node-1"}
+    assert set(driver_at(tmp_path).volume(made).published) == {"node-1"}
 
 
 async def test_a_link_that_cannot_be_made_stands_in_no_record(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ async def test_a_link_that_cannot_be_made_stands_in_no_record(tmp_path: Path) ->
     (tmp_path / "s" / "volume").write_text("somebody's")
     with pytest.raises(StatusError):
         await node_service(driver).NodeStageVolume(stage(made, tmp_path / "s"), None)
-    assert driver.core.volume(made).staged == {}
+    assert driver.volume(made).staged == {}
     (tmp_path / "s" / "volume").unlink()
     await node_service(driver).NodeStageVolume(stage(made, tmp_path / "s"), None)
     (tmp_path / "s" / "volume").unlink()
@@ -122,4 +122,4 @@ async def test_a_pool_that_became_smaller_than_what_is_in_it_has_nothing_free(tm
     driver = driver_at(tmp_path, "10Gi")
     await controller(driver).CreateVolume(create("a", "8Gi"), None)
     driver.close()
-    assert driver_at(tmp_path, "5Gi").core.allocations.free_bytes("node-1") == (0,)
+    assert driver_at(tmp_path, "5Gi").allocations.free_bytes("node-1") == (0,)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tonnage.csi import csi_pb2 as csi
-from tonnage.csi.errors import Code
-from tonnage.driver.core import StatusError
+from tonnage.csi.errors import Code, StatusError
 from tonnage.driver.volumes.parameters import (
     Parameters,
     admits,

@@ -19,8 +19,7 @@ from support.driver_builders import (
     within,
 )
 from tonnage.csi import csi_pb2 as csi
-from tonnage.csi.errors import Code
-from tonnage.driver.core import StatusError
+from tonnage.csi.errors import Code, StatusError
 from tonnage.driver.volumes.parameters import topology_of
 
 GI, MI = 1 << 30, 1 << 20
@@ -44,7 +43,7 @@ async def test_a_volume_is_made_in_the_tightest_pool_and_says_where_it_can_be_us
     assert list(volume.accessible_topology) == [topology_of("node-1")]
     # Left over: 12, 2, 22. The second pool.
     assert (tmp_path / "node-1" / "pool-1" / volume.volume_id).is_dir()
-    assert driver.core.allocations.free_bytes("node-1") == (20 * GI, 2 * GI, 30 * GI)
+    assert driver.allocations.free_bytes("node-1") == (20 * GI, 2 * GI, 30 * GI)
 
 
 async def test_asking_again_gives_the_same_volume_and_takes_nothing_more(tmp_path: Path) -> None:
@@ -52,14 +51,14 @@ async def test_asking_again_gives_the_same_volume_and_takes_nothing_more(tmp_pat
     first = await make(controller(driver), create("a", "6Gi"))
     # 6 of 10 are used: a second volume would not even fit.
     assert await make(controller(driver), create("a", "6Gi")) == first
-    assert driver.core.allocations.free_bytes("node-1") == (4 * GI,)
+    assert driver.allocations.free_bytes("node-1") == (4 * GI,)
 
 
 async def test_many_at_once_for_one_name_make_one_volume(tmp_path: Path) -> None:
     driver = driver_at(tmp_path)
     volumes = await asyncio.gather(*(make(controller(driver), create("a", "6Gi")) for _ in range(8)))
     assert len({volume.volume_id for volume in volumes}) == 1
-    assert driver.core.allocations.free_bytes("node-1") == (4 * GI,)
+    assert driver.allocations.free_bytes("node-1") == (4 * GI,)
 
 
 async def test_many_at_once_never_overdraw_a_pool(tmp_path: Path) -> None:
@@ -69,7 +68,7 @@ async def test_many_at_once_never_overdraw_a_pool(tmp_path: Path) -> None:
     # Two of 4Gi go into each pool of 10Gi, so that four are made and six refused.
     assert sum(isinstance(one, csi.Volume) for one in made) == 4
     assert {one.code for one in made if isinstance(one, StatusError)} == {Code.RESOURCE_EXHAUSTED}
-    assert driver.core.allocations.free_bytes("node-1") == (2 * GI, 2 * GI)
+    assert driver.allocations.free_bytes("node-1") == (2 * GI, 2 * GI)
 
 
 async def test_the_same_name_for_another_volume_is_refused_with_what_differs(tmp_path: Path) -> None:
@@ -153,7 +152,7 @@ async def test_deleting_gives_the_room_back_and_is_done_twice_without_harm(tmp_p
     volume = await make(controller(driver), create("a", "6Gi"))
     for _ in range(2):
         await controller(driver).DeleteVolume(csi.DeleteVolumeRequest(volume_id=volume.volume_id), None)
-    assert driver.core.allocations.free_bytes("node-1") == (10 * GI,)
+    assert driver.allocations.free_bytes("node-1") == (10 * GI,)
     assert list((tmp_path / "node-1" / "pool-0").iterdir()) == []
 
 
@@ -183,7 +182,7 @@ async def test_a_volume_grows_within_its_pool(tmp_path: Path) -> None:
     grown = await expand("5Gi")
     assert (grown.capacity_bytes, grown.node_expansion_required) == (5 * GI, False)
     assert (tmp_path / "node-1" / "pool-0" / volume.volume_id).stat().st_size == 5 * GI
-    assert driver.core.allocations.free_bytes("node-1") == (5 * GI,)
+    assert driver.allocations.free_bytes("node-1") == (5 * GI,)
     assert (await expand("3Gi")).capacity_bytes == 5 * GI  # it never shrinks
     assert await refusal(expand("3Gi", "4Gi")) == (
         Code.OUT_OF_RANGE,
@@ -207,16 +206,16 @@ async def test_sizes_of_another_driver_count_from_making_to_growing(tmp_path: Pa
     rules = {"size-rules": "step=1Gi,overhead=2%,extent=64Mi"}
     volume = await make(service, create("a", "1536Mi", capability=as_blocks(), parameters=rules))
     assert volume.capacity_bytes == 2 * GI  # and 41Mi on top, in extents of 64Mi
-    assert driver.core.allocations.free_bytes("node-1") == (8 * GI - 64 * MI,)
+    assert driver.allocations.free_bytes("node-1") == (8 * GI - 64 * MI,)
 
     asked = csi.ControllerExpandVolumeRequest(volume_id=volume.volume_id, capacity_range=within("2500Mi"))
     assert (await service.ControllerExpandVolume(asked, None)).capacity_bytes == 3 * GI
-    assert driver.core.allocations.free_bytes("node-1") == (7 * GI - 64 * MI,)
+    assert driver.allocations.free_bytes("node-1") == (7 * GI - 64 * MI,)
     assert (tmp_path / "node-1" / "pool-0" / volume.volume_id).stat().st_size == 3 * GI
 
     copy = await make(service, create("b", "3Gi", capability=as_blocks(), parameters=rules, volume=volume.volume_id))
     assert copy.capacity_bytes == 3 * GI
-    assert driver.core.allocations.free_bytes("node-1") == (4 * GI - 128 * MI,)
+    assert driver.allocations.free_bytes("node-1") == (4 * GI - 128 * MI,)
 
 
 async def test_capacity_is_the_sum_the_largest_and_each_pool(tmp_path: Path) -> None:
@@ -352,7 +351,7 @@ async def test_a_claim_in_gi_costs_exactly_what_it_asks(tmp_path: Path) -> None:
         await make(controller(driver), create(f"v{number}", "2560Mi"))
     # 4 times 2560Mi are 10Gi.
     assert size_bytes("2560Mi") * 4 == 10 * GI
-    assert driver.core.allocations.free_bytes("node-1") == (0,)
+    assert driver.allocations.free_bytes("node-1") == (0,)
 
 
 async def test_attributes_are_kept_in_the_record_and_may_change(tmp_path: Path) -> None:
@@ -364,10 +363,10 @@ async def test_attributes_are_kept_in_the_record_and_may_change(tmp_path: Path) 
     wanted = csi.ControllerModifyVolumeRequest(volume_id=volume.volume_id, mutable_parameters={"iops": "200"})
     for _ in range(2):
         await service.ControllerModifyVolume(wanted, None)
-    assert driver.core.volume(volume.volume_id).mutable_parameters == {"iops": "200"}
+    assert driver.volume(volume.volume_id).mutable_parameters == {"iops": "200"}
     driver.close()
     again = driver_at(tmp_path)
-    assert again.core.volume(volume.volume_id).mutable_parameters == {"iops": "200"}
+    assert again.volume(volume.volume_id).mutable_parameters == {"iops": "200"}
 
 
 async def test_attributes_that_it_does_not_know_are_refused_and_nothing_changes(tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""What the driver keeps through `kill -9`: records, contents of volumes, and what pools have allocated."""
+"""What the driver keeps through `kill -9`: records, and contents of volumes."""

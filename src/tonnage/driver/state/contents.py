@@ -101,23 +101,6 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def remove_empty(path: Path, access_type: AccessType) -> bool:
-    """Remove empty contents; True if they are gone, False if they hold something or are foreign."""
-    try:
-        require(path, access_type)
-        if access_type == "mount":
-            path.rmdir()
-        elif not _holds_data(path):
-            path.unlink()
-        else:
-            return False
-    except FileNotFoundError:
-        return True
-    except (OSError, ForeignContents):
-        return False
-    return True
-
-
 def move(path: Path, to: Path, access_type: AccessType) -> None:
     """Move contents within a pool, synced to disk. Raises FileExistsError, ForeignContents, FileNotFoundError."""
     require(path, access_type)
@@ -146,20 +129,6 @@ def usage(path: Path) -> tuple[int, int]:
         used_bytes += found.st_blocks * 512
         inodes += 1
     return used_bytes, inodes
-
-
-def _holds_data(path: Path) -> bool:
-    """True if any part of a file was written: an untouched sparse file is one hole."""
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        os.lseek(fd, 0, os.SEEK_DATA)
-    except OSError as exc:
-        if exc.errno == errno.ENXIO:  # one hole until the end
-            return False
-        raise
-    finally:
-        os.close(fd)
-    return True
 
 
 def _new_file(path: Path | str) -> int:

@@ -16,7 +16,6 @@ import fcntl
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -117,18 +116,16 @@ class StateFolder:
 
         Raises ForeignContents if something is in their place, FileNotFoundError without a source; then nothing is left.
         """
-        path = self._new_place(record)
+        self._new_place(record)
         intent = records.intent_of("make" if source is None else "copy", record)
         self.intents.write(intent)
         try:
             if source is None:
-                with self._placing(record):
-                    contents.make(path, record.access_type, record.capacity_bytes)
+                contents.make(self._aside(intent), record.access_type, record.capacity_bytes)
             else:
                 contents.copy(source, self._aside(intent), record.access_type, record.capacity_bytes)
             self.save(record)
-            if source is not None:
-                self._into_place(intent, record)
+            self._into_place(intent, record)
         except Exception:
             self._take_back(None, intent, added=record)
             raise
@@ -210,11 +207,6 @@ class StateFolder:
 
     def _recover(self, intent: Intent, known: Mapping[Path, VolumeRecord | SnapshotRecord]) -> Path | None:
         path, aside = self.contents_path(intent.pool_id, intent.id), self._aside(intent)
-        if intent.action == "make":
-            is_there = os.path.lexists(path)
-            if path not in known and is_there and contents.remove_empty(path, intent.access_type):
-                return path
-            return None
         if not os.path.lexists(aside):
             return None
         contents.require(aside, intent.access_type)
@@ -249,25 +241,19 @@ class StateFolder:
         for intent in intents:
             self.intents.drop(intent)
 
-    @contextmanager
-    def _placing(self, record: VolumeRecord | SnapshotRecord) -> Iterator[None]:
+    def _into_place(self, intent: Intent, record: VolumeRecord | SnapshotRecord) -> None:
         try:
-            yield
+            contents.move(self._aside(intent), self.contents_of(record), record.access_type)
         except FileExistsError as exc:
             raise self._in_the_way(record) from exc
 
-    def _into_place(self, intent: Intent, record: VolumeRecord | SnapshotRecord) -> None:
-        with self._placing(record):
-            contents.move(self._aside(intent), self.contents_of(record), record.access_type)
-
-    def _new_place(self, record: VolumeRecord | SnapshotRecord) -> Path:
-        """The path for new contents, in a pool that exists. Raises ForeignContents if something is there."""
+    def _new_place(self, record: VolumeRecord | SnapshotRecord) -> None:
+        """Create the pool for new contents. Raises ForeignContents if something is in their place."""
         path = self.contents_of(record)
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._require_pool(record.pool_id)
         if os.path.lexists(path):
             raise self._in_the_way(record)
-        return path
 
     def _in_the_way(self, record: VolumeRecord | SnapshotRecord) -> contents.ForeignContents:
         return contents.ForeignContents(

@@ -11,8 +11,7 @@ Every call has a new token, so anything else in a pool is not a leftover: it may
 
 | action | the call does | after a crash |
 | --- | --- | --- |
-| make | makes empty contents in place, saves the record | without a record: removed, if there is nothing in them |
-| copy | copies to aside, saves the record, moves aside into place | with a record: moved; without: aside is removed |
+| make, copy | makes or copies aside, saves the record, moves aside into place | with a record: moved; else removed |
 | remove | moves contents aside, saves or forgets the record, removes aside | with a record: moved back, else removed |
 """
 

@@ -21,7 +21,7 @@ from typing import Final
 
 from tonnage import driver, quantity
 from tonnage.csi import csi_pb2 as csi
-from tonnage.driver.core import invalid_argument, out_of_range
+from tonnage.csi.errors import invalid_argument, out_of_range
 from tonnage.driver.node_pools import POLICIES, Policy
 from tonnage.objects.size_rules import NO_RULES, InvalidSizeRules, SizeRules
 from tonnage.objects.texts.go_regexp import InvalidPattern, compile_go

@@ -29,8 +29,8 @@ import msgspec
 
 from tonnage import logs
 from tonnage.csi import csi_pb2 as csi
-from tonnage.csi.errors import Code
-from tonnage.driver.core import Core, StatusError, already_exists, failed_precondition, invalid_argument, not_found
+from tonnage.csi.errors import Code, StatusError, already_exists, failed_precondition, invalid_argument, not_found
+from tonnage.driver.driver import Driver
 from tonnage.driver.node_pools import PoolId, choose, largest_bytes
 from tonnage.driver.state.records import Capability, Publication, Staging, Target, VolumeRecord
 from tonnage.driver.volumes.parameters import Parameters, in_words, read_parameters
@@ -38,43 +38,43 @@ from tonnage.driver.volumes.parameters import Parameters, in_words, read_paramet
 _log = logs.logger(__name__)
 
 
-def choose_pool(core: Core, nodes: Iterable[str], size_bytes: int, parameters: Parameters) -> PoolId | None:
+def choose_pool(driver: Driver, nodes: Iterable[str], size_bytes: int, parameters: Parameters) -> PoolId | None:
     """The pool on these nodes for a volume of this size, by its class's policy or the driver's; None if none fits."""
     return choose(
-        {node: core.faults.allocatable_bytes(node) for node in nodes},
+        {node: driver.faults.allocatable_bytes(node) for node in nodes},
         size_bytes,
-        policy=parameters.policy or core.settings.policy,
-        rng=core.rng,
+        policy=parameters.policy or driver.settings.policy,
+        rng=driver.rng,
         numbers=parameters.pools,
         kept_bytes=int(parameters.sizes.is_strict),
     )
 
 
-def most_bytes(core: Core, nodes: Iterable[str], parameters: Parameters) -> int:
+def most_bytes(driver: Driver, nodes: Iterable[str], parameters: Parameters) -> int:
     """The most that one pool of these nodes has free for such volumes."""
-    return largest_bytes({node: core.faults.allocatable_bytes(node) for node in nodes}, parameters.pools)
+    return largest_bytes({node: driver.faults.allocatable_bytes(node) for node in nodes}, parameters.pools)
 
 
 # -- rebuilding; the caller of `require_may_rebuild` or `ensure_on` must hold the volume's lock ------------------------
 
 
-def may_leave(core: Core, node: str) -> bool:
+def may_leave(driver: Driver, node: str) -> bool:
     """True if volumes may leave a node: this driver rebuilds, and the node is out of use or gone."""
-    return core.settings.rebuild and (core.hooks.may_leave(node) or core.is_gone(node))
+    return driver.settings.rebuild and (driver.hooks.may_leave(node) or driver.is_gone(node))
 
 
-def require_may_rebuild(core: Core, record: VolumeRecord, to_node: str) -> None:
+def require_may_rebuild(driver: Driver, record: VolumeRecord, to_node: str) -> None:
     """Raises StatusError with FAILED_PRECONDITION unless the volume is on that node or may be rebuilt there."""
     if record.node == to_node:
         return
     where = f"volume {record.volume_id} lives on {record.node} and cannot be used on {to_node}"
-    if not core.settings.rebuild:
+    if not driver.settings.rebuild:
         raise failed_precondition(f"{where}: this driver does not rebuild volumes")
-    if not may_leave(core, record.node):
+    if not may_leave(driver, record.node):
         raise failed_precondition(f"{where}: {record.node} is not out of use")
 
 
-async def ensure_on(core: Core, record: VolumeRecord, to_node: str) -> VolumeRecord:
+async def ensure_on(driver: Driver, record: VolumeRecord, to_node: str) -> VolumeRecord:
     """The volume, moved to that node if necessary. Uses on gone nodes are removed with the old place.
 
     A crash at any instant leaves the volume whole on the old node or the new one; a repeated call finishes it.
@@ -83,28 +83,28 @@ async def ensure_on(core: Core, record: VolumeRecord, to_node: str) -> VolumeRec
     """
     if record.node == to_node:
         return record
-    old = core.folder.contents_of(record)
+    old = driver.folder.contents_of(record)
     parameters = read_parameters(record.parameters)
-    place = choose_pool(core, [to_node], record.size_bytes, parameters)
+    place = choose_pool(driver, [to_node], record.size_bytes, parameters)
     if place is None:
-        core.hooks.on_refused(record.volume_id, to_node)
+        driver.hooks.on_refused(record.volume_id, to_node)
         raise failed_precondition(
             f"volume {record.volume_id} cannot be rebuilt on {to_node}: no pool has room for "
             f"{in_words(record.size_bytes)}, the most that one has free is "
-            f"{in_words(most_bytes(core, [to_node], parameters))}"
+            f"{in_words(most_bytes(driver, [to_node], parameters))}"
         )
-    gone = frozenset(node for node in record.users if core.is_gone(node))
+    gone = frozenset(node for node in record.users if driver.is_gone(node))
     moved = msgspec.structs.replace(record.without_users(gone), node=place.node, pool=place.pool)
-    with core.allocations.reserving_bytes(place, record.size_bytes):
+    with driver.allocations.reserving_bytes(place, record.size_bytes):
         try:
-            await core.move(record, moved)
+            await driver.move(record, moved)
         except FileNotFoundError as exc:
             if old.exists():
                 raise
             lost = f"volume {record.volume_id} has no contents left on {record.node}"
             raise StatusError(Code.DATA_LOSS, lost) from exc
     _log.info("Volume rebuilt", volume=record.volume_id, from_node=record.node, to_node=to_node, pool=place.pool)
-    core.hooks.on_rebuilt(record.volume_id, record.node, to_node)
+    driver.hooks.on_rebuilt(record.volume_id, record.node, to_node)
     return moved
 
 
@@ -121,73 +121,73 @@ _POOL = re.compile(r"pool-[0-9]+")
 _SINGLE_WRITER = csi.VolumeCapability.AccessMode.SINGLE_NODE_SINGLE_WRITER
 
 
-async def attach(core: Core, volume_id: str, node: str, wanted: Publication) -> None:
+async def attach(driver: Driver, volume_id: str, node: str, wanted: Publication) -> None:
     """Attach a volume to a node. Raises StatusError as ControllerPublishVolume does."""
-    async with core.locks.hold(volume_id):
-        record = core.volume(volume_id)
-        core.require_node(node)
+    async with driver.locks.hold(volume_id):
+        record = driver.volume(volume_id)
+        driver.require_node(node)
         require_access(record, wanted.capability.access_type)
         known = record.published.get(node)
         if known is not None and known != wanted:
             raise already_exists(f"volume {volume_id} is published on {node} already, otherwise than asked")
-        async with _using_on(core, record, node) as record:
-            await core.save(msgspec.structs.replace(record, published={**record.published, node: wanted}))
+        async with _using_on(driver, record, node) as record:
+            await driver.save(msgspec.structs.replace(record, published={**record.published, node: wanted}))
 
 
-async def detach(core: Core, volume_id: str, node: str) -> None:
+async def detach(driver: Driver, volume_id: str, node: str) -> None:
     """Detach a volume from a node, or from all. Its stagings are forgotten, too, as after a forced detach."""
-    async with core.locks.hold(volume_id):
-        record = core.allocations.volumes.get(volume_id)
+    async with driver.locks.hold(volume_id):
+        record = driver.allocations.volumes.get(volume_id)
         if record is not None:
-            await core.save(record.without_users(frozenset({node}) if node else record.users))
+            await driver.save(record.without_users(frozenset({node}) if node else record.users))
 
 
 @asynccontextmanager
-async def _using_on(core: Core, record: VolumeRecord, node: str) -> AsyncIterator[VolumeRecord]:
+async def _using_on(driver: Driver, record: VolumeRecord, node: str) -> AsyncIterator[VolumeRecord]:
     """The volume, moved to that node; an attach slot is reserved while the block runs.
 
     Raises StatusError if the volume is in use elsewhere, may not or cannot be rebuilt here (FAILED_PRECONDITION),
     or the node has no slot (RESOURCE_EXHAUSTED, only for this: kubelets read it as the attach limit).
     """
-    others = core.users_of(record, besides=node)
+    others = driver.users_of(record, besides=node)
     if others:
         raise failed_precondition(f"volume {record.volume_id} is published on {', '.join(others)} already")
-    require_may_rebuild(core, record, node)
-    core.require_slot(node, record.volume_id)
-    with core.allocations.reserving_slot(node, record.volume_id):
-        yield await ensure_on(core, record, node)
+    require_may_rebuild(driver, record, node)
+    driver.require_slot(node, record.volume_id)
+    with driver.allocations.reserving_slot(node, record.volume_id):
+        yield await ensure_on(driver, record, node)
 
 
-async def stage(core: Core, node: str, volume_id: str, path: str, capability: Capability) -> None:
+async def stage(driver: Driver, node: str, volume_id: str, path: str, capability: Capability) -> None:
     """Stage a volume at a path. Raises StatusError as NodeStageVolume does."""
     wanted = Staging(path, capability)
-    async with core.locks.hold(volume_id):
-        record = core.volume(volume_id)
+    async with driver.locks.hold(volume_id):
+        record = driver.volume(volume_id)
         require_access(record, capability.access_type)
         known = record.staged.get(node)
         if known is not None and known != wanted:
             raise already_exists(f"volume {volume_id} is staged at {known.path} already, or with another capability")
-        async with _using_on(core, record, node) as record:
-            link = partial(_link, Path(path) / _LINK, core.folder.contents_of(record))
-            await core.save(msgspec.structs.replace(record, staged={**record.staged, node: wanted}), first=link)
+        async with _using_on(driver, record, node) as record:
+            link = partial(_link, Path(path) / _LINK, driver.folder.contents_of(record))
+            await driver.save(msgspec.structs.replace(record, staged={**record.staged, node: wanted}), first=link)
 
 
-async def unstage(core: Core, node: str, volume_id: str, path: str) -> None:
+async def unstage(driver: Driver, node: str, volume_id: str, path: str) -> None:
     """Unstage the volume from that path, if it is staged there."""
-    async with core.locks.hold(volume_id):
-        record = core.allocations.volumes.get(volume_id)
+    async with driver.locks.hold(volume_id):
+        record = driver.allocations.volumes.get(volume_id)
         known = record.staged.get(node) if record is not None else None
         is_staged = known is not None and known.path == path
         await asyncio.to_thread(_unlink, Path(path) / _LINK, volume_id, is_expected=is_staged)
         if record is not None and is_staged:
             left = {other: staging for other, staging in record.staged.items() if other != node}
-            await core.save(msgspec.structs.replace(record, staged=left))
+            await driver.save(msgspec.structs.replace(record, staged=left))
 
 
-async def publish(core: Core, volume_id: str, staging_path: str, wanted: Target) -> None:
+async def publish(driver: Driver, volume_id: str, staging_path: str, wanted: Target) -> None:
     """Link a staged volume to a pod's path. Raises StatusError as NodePublishVolume does."""
-    async with core.locks.hold(volume_id):
-        record = core.volume(volume_id)
+    async with driver.locks.hold(volume_id):
+        record = driver.volume(volume_id)
         require_access(record, wanted.capability.access_type)
         staged = record.staged.get(wanted.node)
         if staged is None or staged.path != staging_path:
@@ -199,25 +199,25 @@ async def publish(core: Core, volume_id: str, staging_path: str, wanted: Target)
             raise failed_precondition(
                 f"volume {volume_id} is for a single writer, and published at {others[0].path} already"
             )
-        link = partial(_link, Path(wanted.path), core.folder.contents_of(record))
-        await core.save(msgspec.structs.replace(record, targets=(*others, wanted)), first=link)
+        link = partial(_link, Path(wanted.path), driver.folder.contents_of(record))
+        await driver.save(msgspec.structs.replace(record, targets=(*others, wanted)), first=link)
 
 
-async def unpublish(core: Core, node: str, volume_id: str, path: str) -> None:
+async def unpublish(driver: Driver, node: str, volume_id: str, path: str) -> None:
     """Unpublish the volume from that path, if it is there."""
-    async with core.locks.hold(volume_id):
-        record = core.allocations.volumes.get(volume_id)
+    async with driver.locks.hold(volume_id):
+        record = driver.allocations.volumes.get(volume_id)
         targets = record.targets if record is not None else ()
         is_there = any((target.node, target.path) == (node, path) for target in targets)
         await asyncio.to_thread(_unlink, Path(path), volume_id, is_expected=is_there)
         if record is not None:
             left = tuple(target for target in record.targets if (target.node, target.path) != (node, path))
-            await core.save(msgspec.structs.replace(record, targets=left))
+            await driver.save(msgspec.structs.replace(record, targets=left))
 
 
-def require_at(core: Core, node: str, volume_id: str, path: str) -> VolumeRecord:
+def require_at(driver: Driver, node: str, volume_id: str, path: str) -> VolumeRecord:
     """The volume, if it is staged or published at that path. Raises StatusError with NOT_FOUND."""
-    record = core.volume(volume_id)
+    record = driver.volume(volume_id)
     staged = record.staged.get(node)
     paths = {target.path for target in record.targets if target.node == node}
     if path not in paths and (staged is None or staged.path != path):
