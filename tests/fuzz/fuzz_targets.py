@@ -192,7 +192,7 @@ def strategic_patched(data: bytes) -> None:
 
 
 def applied(data: bytes) -> None:
-    config = bodies.read_document(data, "application/apply-patch+yaml", must_be="Pod")
+    config, _ = bodies.read_document(data, "application/apply-patch+yaml", must_be="Pod")
     struct = schema_of_resource(PODS)
 
     def once(live: Doc | None) -> Doc:
@@ -506,7 +506,7 @@ def read_quantity(data: bytes) -> None:
 def read_selectors(data: bytes) -> None:
     text = data.decode(errors="replace")
     with suppress(ApiError):
-        FieldSelector.parse(text).matches({"a": "b"})
+        FieldSelector.parse(text).matcher.matches({"a": "b"})
     LabelSelector.parse(text).matches({"a": "b", "n": "5"})
 
 

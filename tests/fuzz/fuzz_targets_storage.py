@@ -62,7 +62,7 @@ def read_definition(data: bytes) -> None:
 
 def read_custom_object(data: bytes) -> None:
     """What was pruned and filled stays so, whatever the object; errors are told, not raised."""
-    doc = bodies.read_document(data, "application/json", must_be="an object")
+    doc, _ = bodies.read_document(data, "application/json", must_be="an object")
     for kind in kinds():
         judge(kind, copy(doc))
 
@@ -84,7 +84,7 @@ def judge(kind: CustomResource, doc: Doc) -> None:
 
 def read_published(data: bytes) -> None:
     """Objects of drivers and classes' parameters, as JSON: pools or a problem, never less than nothing free."""
-    told = bodies.read_document(data, "application/json", must_be="an object")
+    told, _ = bodies.read_document(data, "application/json", must_be="an object")
     parameters, objects = told.get("parameters"), told.get("objects")
     doc = {"metadata": {"name": "fast"}, "provisioner": "p", "parameters": parameters}
     storage_class = convert(StorageClass, doc)

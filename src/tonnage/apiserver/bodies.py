@@ -32,6 +32,7 @@ from tonnage.objects import document, field_errors
 from tonnage.objects.document import REQUEST, Budget, BudgetExceeded, Doc, NumberOutOfRange
 from tonnage.objects.resources import BY_KIND, Resource
 from tonnage.objects.texts import yaml_text
+from tonnage.objects.texts.yaml_text import YamlDocument
 
 MAX_BODY_BYTES = document.MAX_REQUEST_BYTES
 MAX_STRICT_PROBLEMS = 100
@@ -62,15 +63,15 @@ _MULTIPLIERS = {
 }
 
 
-def decode_body(body: bytes, media: str, budget: Budget) -> Any:
-    """The value in a body; of several YAML documents the first.
+def decode_body(body: bytes, media: str, budget: Budget) -> YamlDocument:
+    """The value in a body, and the keys that YAML repeats; of several YAML documents the first.
 
     Raises BudgetExceeded, NumberOutOfRange, msgspec.DecodeError for bad JSON, InvalidYaml for bad YAML.
     """
     if media not in YAML_TYPES:
-        return document.read_json(body, budget)
+        return YamlDocument(document.read_json(body, budget))
     try:
-        return next((each.value for each in yaml_text.documents(body.decode(errors="replace"), budget)), None)
+        return next(yaml_text.documents(body.decode(errors="replace"), budget), YamlDocument(None))
     except yaml_text.ExcessiveYaml as exc:
         raise exc.exceeded from exc
 
@@ -80,18 +81,13 @@ def read_object(body: bytes, content_type: str, resource: Resource, validation: 
     media = media_type(content_type) or "application/json"
     if isinstance(resource, CustomResource) and media == PROTOBUF:
         raise unsupported(_ACCEPTED_OF_CUSTOM)
-    doc = read_document(body, media, must_be=resource.kind, resource=resource)
+    doc, twice = read_document(body, media, must_be=resource.kind, resource=resource)
     sent = len(doc)
     if isinstance(resource, CustomResource):
         check_custom_kind(doc, resource, body)
     else:
         check_kind(doc, resource)
     added = len(doc) - sent  # kind and apiVersion, if they were missing
-    twice = (
-        yaml_text.duplicate_keys(body.decode(errors="replace"), doc)
-        if media in YAML_TYPES and validation != "Ignore"
-        else []
-    )
     try:
         findings = admit_as(resource, doc)
     except Malformed as exc:
@@ -113,14 +109,17 @@ def unmarshal_errors(told: Sequence[str]) -> str:
     return "\n  ".join(("yaml: unmarshal errors:", *told))
 
 
-def read_document(body: bytes, media: str, *, must_be: str, resource: Resource | None = None) -> Doc:
-    """An object of its own kind (protobuf: of `resource`'s). An empty body is an object without fields."""
+def read_document(body: bytes, media: str, *, must_be: str, resource: Resource | None = None) -> tuple[Doc, list[str]]:
+    """An object of its own kind (protobuf: of `resource`'s), and a sentence for every key that YAML repeats.
+
+    An empty body is an object without fields.
+    """
     if media == PROTOBUF:
-        return _read_protobuf(body, must_be, resource)
+        return _read_protobuf(body, must_be, resource), []
     if media not in _ACCEPTED and media not in YAML_TYPES:
         raise unsupported(_ACCEPTED)
     try:
-        doc: Any = decode_body(body, media, Budget(REQUEST))
+        read = decode_body(body, media, Budget(REQUEST))
     except BudgetExceeded as exc:
         raise api_errors.too_much(exc) from exc
     except (NumberOutOfRange, msgspec.DecodeError) as exc:
@@ -128,8 +127,10 @@ def read_document(body: bytes, media: str, *, must_be: str, resource: Resource |
         raise _unrecognized(body, must_be, f"{_NO_KIND}; json parse error: {problem}") from exc
     except yaml_text.InvalidYaml as exc:
         raise _unrecognized(body, must_be, f"{_NO_KIND}; yaml parse error: {exc.message}") from exc
+    repeated = read.repeated[:MAX_STRICT_PROBLEMS]
+    doc, twice = read.value, [f'line {line}: key "{key}" already set in map' for key, line in repeated]
     if doc is None:
-        return {}
+        return {}, twice
     if not isinstance(doc, dict):
         found = f"cannot unmarshal {_go_kind(doc)} into Go value of type {_TYPE_META}"
         raise _unrecognized(body, must_be, f"{_NO_KIND}; json parse error: json: {found}")
@@ -139,7 +140,7 @@ def read_document(body: bytes, media: str, *, must_be: str, resource: Resource |
             raise _unrecognized(body, must_be, f"{_NO_KIND}; json parse error: json: {found}")
     if (doc.get("apiVersion") or "").count("/") > 1:
         raise _unrecognized(body, must_be, f"unexpected GroupVersion string: {doc['apiVersion']}")
-    return doc
+    return doc, twice
 
 
 def unsupported(accepted: Sequence[str]) -> UnsupportedMediaType:
@@ -237,45 +238,26 @@ class _Pairs(list[tuple[str, Any]]):
 
 def _walk_strictly(body: bytes, unknown: Sequence[Path]) -> list[str]:
     found: dict[str, None] = {}
+    unknown_paths = frozenset(unknown)
 
-    def walk(value: Any, path: Path, unknown_below: _Steps) -> None:
+    def walk(value: Any, path: Path) -> None:
         if isinstance(value, _Pairs):
             seen: set[str] = set()
             for key, item in value:
-                where, below = Path((path, key)), unknown_below.get(key, _NOTHING_BELOW)
-                if below is _UNKNOWN:  # its inside, and duplicates of it, do not matter
+                where = Path((path, key))
+                if where in unknown_paths:  # its inside, and duplicates of it, do not matter
                     found[f'unknown field "{where.text()}"'] = None
                     continue
                 if key in seen:
                     found[f'duplicate field "{where.text()}"'] = None
                 seen.add(key)
-                walk(item, where, below)
+                walk(item, where)
         elif isinstance(value, list):
             for index, item in enumerate(value):
-                walk(item, Path((path, index)), unknown_below.get(index, _NOTHING_BELOW))
+                walk(item, Path((path, index)))
 
-    walk(json.loads(body.decode(errors="replace"), object_pairs_hook=_Pairs), ROOT, _tree(unknown))
+    walk(json.loads(body.decode(errors="replace"), object_pairs_hook=_Pairs), ROOT)
     return list(found)[:MAX_STRICT_PROBLEMS]
-
-
-_Steps = dict[Any, Any]
-_UNKNOWN: _Steps = {}
-_NOTHING_BELOW: _Steps = {}
-
-
-def _tree(paths: Sequence[Path]) -> _Steps:
-    """The paths as a tree of their steps."""
-    root: _Steps = {}
-    for path in paths:
-        steps: list[Any] = []
-        while path:
-            path, step = path
-            steps.append(step)
-        node = root
-        for step in reversed(steps[1:]):
-            node = node.setdefault(step, {})
-        node[steps[0]] = _UNKNOWN
-    return root
 
 
 def _cannot_be_handled(doc: Doc, must_be: str, why: str) -> str:

@@ -122,7 +122,6 @@ _SHARED_CHARS = 64 * 1024
 """The longest URL. Longer texts, which reviews may have, are not cached."""
 __all__ = [
     "FieldSelector",
-    "FieldTerm",
     "InvalidSelector",
     "LabelMatcher",
     "LabelSelector",
@@ -199,24 +198,11 @@ def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
     return selector is not None and selector.matches(labels)
 
 
-@dataclass(frozen=True, slots=True)
-class FieldTerm:
-    """One field that must, or must not, have a value."""
-
-    field: str
-    value: str
-    is_equal: bool = True
-
-    def __str__(self) -> str:
-        escaped = re.sub(r"[\\,=]", r"\\\g<0>", self.value)
-        return f"{self.field}{'=' if self.is_equal else '!='}{escaped}"
-
-
 @dataclass(frozen=True)
 class FieldSelector:
-    """All terms must hold; without terms, everything matches. A missing field counts as empty."""
+    """Every term says that a field has a value (In) or another one (NotIn); without terms, everything matches."""
 
-    terms: tuple[FieldTerm, ...] = ()
+    terms: tuple[Requirement, ...] = ()
 
     @classmethod
     def parse(cls, text: str) -> FieldSelector:
@@ -228,34 +214,25 @@ class FieldSelector:
         """
         return _read_fields(text) if len(text) <= _SHARED_CHARS else _read_fields.__wrapped__(text)
 
-    def matches(self, fields: Mapping[str, str]) -> bool:
-        return self.matcher.matches({field: fields.get(field, "") for field in self.fields})
-
     @cached_property
     def matcher(self) -> LabelMatcher:
         """The terms as a matcher over all of `fields`; a field that an object lacks must be given as empty."""
-        signs = {True: "In", False: "NotIn"}
-        return LabelMatcher(
-            Requirement(key=term.field, operator=signs[term.is_equal], values=(term.value,)) for term in self.terms
-        )
+        return LabelMatcher(self.terms)
 
     @cached_property
     def fields(self) -> tuple[str, ...]:
         """The names of its fields without repetitions."""
-        return tuple(dict.fromkeys(term.field for term in self.terms))
+        return tuple(dict.fromkeys(term.key for term in self.terms))
 
     def required(self, field: str) -> str | None:
         """The value that a field must have to match; None if several are possible."""
-        return next((term.value for term in self.terms if term.is_equal and term.field == field), None)
-
-    def __str__(self) -> str:
-        return ",".join(map(str, self.terms))
+        return next((term.values[0] for term in self.terms if term.operator == "In" and term.key == field), None)
 
 
 @lru_cache(maxsize=8)
 def _read_fields(text: str) -> FieldSelector:
     terms = [_field_term(text, part) for part in sorted(_TERMS.findall(text)) if part]
-    return FieldSelector(tuple(term for term in terms if term.field or term.value))
+    return FieldSelector(tuple(term for term in terms if term.key or term.values[0]))
 
 
 _TERMS = re.compile(r"(?:\\.|[^,])*", re.DOTALL)
@@ -263,11 +240,12 @@ _SIGN = re.compile("!=|==|=")
 _SPECIAL = re.compile(r"\\(.?)|[,=]", re.DOTALL)
 
 
-def _field_term(selector: str, part: str) -> FieldTerm:
+def _field_term(selector: str, part: str) -> Requirement:
     sign = _SIGN.search(part)
     if sign is None:
         raise InvalidSelector(f"invalid selector: '{selector}'; can't understand '{part}'")
-    return FieldTerm(part[: sign.start()], _SPECIAL.sub(_unescaped, part[sign.end() :]), sign[0] != "!=")
+    value = _SPECIAL.sub(_unescaped, part[sign.end() :])
+    return Requirement(key=part[: sign.start()], operator=_OPERATORS[sign[0]], values=(value,))
 
 
 def _unescaped(found: re.Match[str]) -> str:

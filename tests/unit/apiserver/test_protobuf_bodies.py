@@ -110,7 +110,7 @@ def test_a_value_that_its_field_does_not_allow_is_told_as_it_is_in_json() -> Non
 def test_documents_beside_the_endpoints_own_kind_are_of_the_kind_they_name() -> None:
     # DeleteOptions: gracePeriodSeconds (1) 0, propagationPolicy (4) "Orphan".
     body = envelope(b"policy/v1", b"DeleteOptions", b"\x08\x00" + part(4, b"Orphan"))
-    assert read_document(body, PROTOBUF, must_be="DeleteOptions") == {
+    assert read_document(body, PROTOBUF, must_be="DeleteOptions")[0] == {
         "apiVersion": "policy/v1",
         "kind": "DeleteOptions",
         "gracePeriodSeconds": 0,

@@ -54,7 +54,7 @@ def test_a_selector_of_one_name_chooses_what_its_terms_say(fields: str, labels: 
     matches = matcher(strategies(GATES, CLOCK)["", "pods"], Call("list", Location(PODS), {}), options)
     twin = [
         (options.labels is None or options.labels.matches(each.attributes.labels))
-        and (options.fields is None or options.fields.matches(each.attributes.fields))
+        and (options.fields is None or options.fields.matcher.matches(each.attributes.fields))
         for each in RECORDS
     ]
     assert [matches(each) for each in RECORDS] == twin

@@ -26,7 +26,6 @@ from tonnage.documents.schema import Struct, schema_of_resource
 from tonnage.errors import BadRequest, Invalid, NotFound, UnsupportedMediaType
 from tonnage.objects import field_errors
 from tonnage.objects.document import JSON_PATCH, REQUEST, Budget, BudgetExceeded, Doc, NumberOutOfRange, encode, keys_in
-from tonnage.objects.texts import yaml_text
 
 APPLY = "application/apply-patch+yaml"
 
@@ -81,13 +80,13 @@ def _configuration(call: Call, validation: str) -> Doc:
     if call.body.strip() in (b"", b"null"):
         return {}  # refused soon: it names no kind
     try:
-        config = bodies.read_document(call.body, APPLY, must_be=call.at.resource.kind)
+        config, twice = bodies.read_document(call.body, APPLY, must_be=call.at.resource.kind)
     except BadRequest as exc:
         raise BadRequest(f"error decoding YAML: {exc.message.rpartition('version/kind; ')[2]}") from exc
-    if validation != "Ignore" and (twice := yaml_text.duplicate_keys(call.body.decode(errors="replace"), config)):
-        if validation == "Strict":
-            told = bodies.unmarshal_errors(twice)
-            raise BadRequest(f"error strict decoding YAML: error converting YAML to JSON: {told}")
+    if twice and validation == "Strict":
+        told = bodies.unmarshal_errors(twice)
+        raise BadRequest(f"error strict decoding YAML: error converting YAML to JSON: {told}")
+    if validation != "Ignore":
         call.warnings.extend(twice)
     return config
 
@@ -147,7 +146,7 @@ def read_patch(call: Call) -> Patch:
     if media not in (JSON, MERGE, STRATEGIC):
         raise UnsupportedMediaType("415: Unsupported Media Type")
     try:
-        said = bodies.decode_body(call.body, media, Budget(JSON_PATCH if media == JSON else REQUEST))
+        said = bodies.decode_body(call.body, media, Budget(JSON_PATCH if media == JSON else REQUEST)).value
     except BudgetExceeded as exc:
         raise api_errors.too_much(exc) from exc
     except (NumberOutOfRange, msgspec.DecodeError) as exc:

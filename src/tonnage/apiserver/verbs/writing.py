@@ -205,7 +205,7 @@ def _document(call: Call) -> Doc:
     if call.body.strip() == b"null":
         return {}
     media = bodies.media_type(call.content_type) or "application/json"
-    doc = bodies.read_document(call.body, media, must_be="DeleteOptions")
+    doc, _ = bodies.read_document(call.body, media, must_be="DeleteOptions")
     kind = doc.get("kind") or "DeleteOptions"
     if kind != "DeleteOptions":
         raise BadRequest(f'no kind "{kind}" is registered for version "{doc.get("apiVersion")}" in scheme "tonnage"')

@@ -1,9 +1,9 @@
 """YAML as Kubernetes reads it: a text to plain JSON values, document by document.
 
 Scalars have the meaning of Go's YAML: `y` and `on` are true, `1e3` and `0o17` are numbers, `1:30` and dates are text.
-Keys are always text. Of a repeated key the last value counts (`YamlDocument.repeated`, `duplicate_keys`). Aliases
-multiply, so the expanded size is charged to a `Budget` first (`document`). Values are built directly from the
-parser's events, which takes half the time of PyYAML's tree.
+Keys are always text. Of a repeated key the last value counts (`YamlDocument.repeated`). Aliases multiply, so the
+expanded size is charged to a `Budget` first (`document`). Values are built directly from the parser's events, which
+takes half the time of PyYAML's tree.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import yaml
 from yaml import events
 
 from tonnage.errors import TonnageError
-from tonnage.objects.document import Budget, BudgetExceeded, Size, copy, file_limits, keys_in, text_size
+from tonnage.objects.document import Budget, BudgetExceeded, Size, copy, file_limits, text_size
 
 _MIN_INT64, _MAX_UINT64 = -(2**63), 2**64 - 1
 _MAX_DIGITS = 64
@@ -352,31 +352,3 @@ def _scalar(event: Any) -> Any:
             _refuse(f"unsupported value: {text}", event)
         return int(value) if value.is_integer() and abs(value) < 1e21 else value  # Go writes 16.0 as 16
     return value
-
-
-_MAX_CHARS: Final = 128 * 1024
-"""Longer texts are not checked: reading them again would take longer than everything else."""
-
-
-def duplicate_keys(text: str, value: Any) -> list[str]:
-    """A sentence for every repeated key of the first document. `value` is that document, already decoded."""
-    if len(text) > _MAX_CHARS or text.count(":") <= keys_in(value):
-        return []
-    try:
-        found, _ = first_document(text)
-    except (InvalidYaml, ExcessiveYaml):  # the other reader accepted it
-        return []
-    told: list[str] = []
-    pending: list[Any] = [found]
-    while pending:
-        item = pending.pop()
-        if isinstance(item, YamlEntries):
-            seen: set[str] = set()
-            for key, _, line in item:
-                if key in seen:
-                    told.append(f'line {line}: key "{key}" already set in map')
-                seen.add(key)
-            pending += [entry.value for entry in reversed(item)]
-        elif isinstance(item, list):
-            pending += reversed(item)
-    return told
