@@ -25,7 +25,7 @@ from tonnage.apiserver.event_loop import Turn
 from tonnage.apiserver.metrics import AccessMetrics, RequestMetrics, show_audit_log, show_store
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.verbs import patching, reading, reviews, subresources, writing
-from tonnage.documents.access.attributes import Attributes, attributes_of, forbidden
+from tonnage.documents.access.attributes import VERBS, Attributes, attributes_of, forbidden
 from tonnage.documents.access.impersonation import impersonate, names_another, wanted_user
 from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.errors import (
@@ -180,13 +180,12 @@ class Application:
     ) -> web.StreamResponse:
         query = request.query
         custom = at.resource if isinstance(at.resource, CustomResource) else None
-        verb = requests.verb_of(request.method, at, requests.boolean(query, "watch") or False)
-        if not verb or verb not in resources.verbs_of(at.resource, at.subresource):
+        verb = asked.verb
+        is_possible = requests.is_possible(request.method, verb, at)
+        if not is_possible or verb not in resources.verbs_of(at.resource, at.subresource):
             if custom is not None:
                 raise _verb_not_supported(custom, request.method, is_collection=not at.name)
             raise MethodNotAllowed(_NO_METHOD)
-        if not requests.is_about(asked, verb, at):
-            raise NotFound(_NO_RESOURCE)  # the verb would do something else than was authorized
         call = requests.Call(verb, at, query, request.headers, user=asked.user)
         if custom is not None and custom.deprecation_warning is not None:
             call.warnings.append(custom.deprecation_warning)
@@ -367,7 +366,7 @@ def _verb_not_supported(resource: CustomResource, method: str, *, is_collection:
     """The same for a custom resource, whose error names the verb."""
     if is_collection and method in ("PUT", "PATCH"):
         return BadRequest("name must be provided")
-    verb = requests.VERBS.get(method, method.lower())
+    verb = VERBS.get(method, method.lower())
     told = f'{verb} is not supported on resources of kind "{resource.qualified}"'
     return MethodNotAllowed(told, group=resource.group, kind=resource.plural)
 

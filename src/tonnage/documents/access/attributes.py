@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import astuple
 
@@ -34,7 +34,7 @@ from tonnage.objects.users import User
 
 _SANITIZED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 """A message must not look like HTML, whatever name a user has."""
-_VERBS: Final = {
+VERBS: Final = {
     "POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"
 }  # fmt: skip
 _VERBS_IN_PATHS: Final = ("proxy", "watch")
@@ -109,26 +109,44 @@ def cannot(attributes: Attributes) -> str:
     return f"User {user} cannot {verb} resource {resource} in API group {quoted(attributes.group)} {where}"
 
 
-def attributes_of(user: User, method: str, path: str, query: Mapping[str, str]) -> Attributes:
-    """The attributes of one request. Mirrors RequestInfoFactory.NewRequestInfo."""
-    parts = path.strip("/").split("/")
+class ApiPath(NamedTuple):
+    """The path of a resource. `prefix` is `watch` or `proxy` in the older paths that begin with a verb."""
+
+    group: str
+    version: str
+    prefix: str
+    namespace: str
+    steps: tuple[str, ...]
+    """The resource's plural; a name, a subresource and more may follow."""
+
+
+def api_path(path: str) -> ApiPath | None:
+    """Read a URL's path; None if it is not below a group and version."""
+    parts = path.removeprefix("/").rstrip("/").split("/")
     if parts[0] == "api" and len(parts) > 2:
         group, version, rest = "", parts[1], parts[2:]
     elif parts[0] == "apis" and len(parts) > 3:
         group, version, rest = parts[1], parts[2], parts[3:]
     else:
-        return Attributes(user, method.lower(), path=path)
-    verb = _VERBS.get(method, "")
+        return None
+    prefix = namespace = ""
     if rest[0] in _VERBS_IN_PATHS and len(rest) > 1:
-        verb, rest = rest[0], rest[1:]
-    namespace = ""
-    if rest[0] == "namespaces" and len(rest) > 1:
-        namespace = rest[1]
-        if len(rest) > 2 and rest[2] not in _OF_NAMESPACES:
-            rest = rest[2:]
-    subresource = rest[2] if len(rest) > 2 and verb != "proxy" else ""
-    name = rest[1] if len(rest) > 1 else ""
-    asked = Attributes(user, verb, group, version, rest[0], subresource, namespace, name)
+        prefix, *rest = rest
+    if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in _OF_NAMESPACES:
+        _, namespace, *rest = rest
+    return ApiPath(group, version, prefix, namespace, tuple(rest))
+
+
+def attributes_of(user: User, method: str, path: str, query: Mapping[str, str]) -> Attributes:
+    """The attributes of one request. Mirrors RequestInfoFactory.NewRequestInfo."""
+    at = api_path(path)
+    if at is None:
+        return Attributes(user, method.lower(), path=path)
+    verb = at.prefix or VERBS.get(method, "")
+    resource, name, subresource, *_ = (*at.steps, "", "")
+    namespace = name if resource == "namespaces" and not at.namespace else at.namespace
+    subresource = "" if verb == "proxy" else subresource
+    asked = Attributes(user, verb, at.group, at.version, resource, subresource, namespace, name)
     if asked.name:
         return asked
     if verb == "get":
