@@ -54,6 +54,12 @@ def conflict(resource: Resource, name: str, why: str) -> Conflict:
     return Conflict(told, **about(resource, name))
 
 
+def conflict_of_kind(group: str, kind: str, name: str, why: str) -> Conflict:
+    """The same where upstream names the kind instead of the resource."""
+    about = f"{kind}.{group}" if group else kind
+    return Conflict(f'Operation cannot be fulfilled on {about} "{name}": {why}', group=group, kind=kind, name=name)
+
+
 def modified(resource: Resource, name: str) -> Conflict:
     """The writer's resourceVersion is not the newest."""
     why = "the object has been modified; please apply your changes to the latest version and try again"

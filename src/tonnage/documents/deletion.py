@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from tonnage.clock import parse_rfc3339, rfc3339
+from tonnage.documents.api_errors import conflict_of_kind
 from tonnage.documents.strategy import Strategy
-from tonnage.errors import Conflict
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.resources import Resource
 
@@ -37,14 +37,11 @@ def check_preconditions(resource: Resource, meta: Doc, *, uid: str | None, resou
         found = meta.get(field, "")
         if asked is None or asked == found:
             continue
-        kind, name = f"{resource.kind}.{resource.group}" if resource.group else resource.kind, meta["name"]
-        raise Conflict(
-            f'Operation cannot be fulfilled on {kind} "{name}": the {what} in the precondition ({asked}) does not '
-            f"match the {what} in record ({found}). The object might have been {happened}",
-            group=resource.group,
-            kind=resource.kind,
-            name=name,
+        told = (
+            f"the {what} in the precondition ({asked}) does not match the {what} in record ({found}). The object might "
+            f"have been {happened}"
         )
+        raise conflict_of_kind(resource.group, resource.kind, meta["name"], told)
 
 
 def judge_deletion(strategy: Strategy, old: Doc, *, asked_s: int | None, propagation: str, now: datetime) -> Deletion:

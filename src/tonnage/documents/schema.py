@@ -225,6 +225,8 @@ class ShapedResource(Resource):
     """A resource with a shape of its own: a custom resource, whose kind is compiled in `documents/custom`."""
 
     struct: Struct
+    scale: Doc | None
+    """Its scale subresource: specReplicasPath, statusReplicasPath and perhaps labelSelectorPath."""
 
 
 def schema_of_resource(resource: Resource) -> Struct:

@@ -2,18 +2,20 @@
 
 Binding is the one write that gives a pod its node. Evictions stand with the budgets, in `kinds/scheduling_kinds.py`.
 
-A Scale is an object seen as one number, for kubectl scale and autoscalers. `apply_scale` returns the workload with a
-Scale's replicas, which the verb treats as an update of the workload.
+A Scale is an object seen as one number, for kubectl scale and autoscalers. The object is a workload, or a custom one
+whose definition names the paths. `apply_scale` returns it with a Scale's replicas; the verb treats that as an update.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from tonnage.documents import api_errors, go_text, strategy
-from tonnage.errors import BadRequest, Cause, Conflict, InternalError
+from tonnage.documents.schema import ShapedResource
+from tonnage.errors import BadRequest, Cause, InternalError
 from tonnage.gates import Gates
 from tonnage.objects.document import Doc, copy, dig
 from tonnage.objects.field_errors import Errors, go_value, invalid, invalid_object, required, unsupported
@@ -39,13 +41,18 @@ def validate_binding(binding: Doc, pod_name: str) -> None:
 def bind(pod: Doc, binding: Doc, gates: Gates, *, now: str) -> Doc:
     """A copy of the pod with its node. Labels and annotations of the Binding win. Raises Conflict."""
     name = pod["metadata"]["name"]
+    conflict = partial(api_errors.conflict_of_kind, "", "pods/binding", name)
     _check_preconditions(pod, binding.get("metadata", {}))
     if "deletionTimestamp" in pod["metadata"]:
-        raise _conflict(name, f"pod {name} is being deleted, cannot be assigned to a host")
+        raise api_errors.conflict_of_kind(
+            "", "pods/binding", name, f"pod {name} is being deleted, cannot be assigned to a host"
+        )
     if node := pod["spec"].get("nodeName"):
-        raise _conflict(name, f"pod {name} is already assigned to node {go_value(node)}")
+        raise api_errors.conflict_of_kind(
+            "", "pods/binding", name, f"pod {name} is already assigned to node {go_value(node)}"
+        )
     if pod["spec"].get("schedulingGates"):
-        raise _conflict(name, f"pod {name} has non-empty .spec.schedulingGates")
+        raise conflict(f"pod {name} has non-empty .spec.schedulingGates")
 
     bound: Doc = copy(pod)
     bound["spec"]["nodeName"] = binding["target"]["name"]
@@ -73,83 +80,71 @@ def _check_preconditions(pod: Doc, wanted: Doc) -> None:
             )
 
 
-def _conflict(name: str, told: str) -> Conflict:
-    return Conflict(
-        f"Operation cannot be fulfilled on pods/binding {go_value(name)}: {told}", kind="pods/binding", name=name
-    )
-
-
 _KEPT = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 _MAX = (1 << 31) - 1
 _SPEC = strategy.TypeRules("autoscaling.ScaleSpec")
+_OF_WORKLOADS: Doc = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
 
 
-def scale_of(doc: Doc, resource: Resource) -> Doc:
-    """The workload's Scale: desired replicas, current replicas, and the selector of its pods."""
-    selector = doc["spec"].get("selector", {})
-    if resource.qualified == "replicationcontrollers":  # the one workload whose selector is a plain map
-        text = ",".join(f"{key}={selector[key]}" for key in sorted(selector))
-    else:
-        text = str(msgspec.convert(selector, LabelSelector))
-    return scale_document(doc, doc["spec"].get("replicas", 0), doc.get("status", {}).get("replicas", 0), text)
+def scale_of(doc: Doc, resource: Resource, *, must_have: bool = True) -> Doc:
+    """The object's Scale: desired replicas, current replicas, and the selector of its pods.
 
-
-def scale_document(doc: Doc, wanted: int, present: int, selector: str) -> Doc:
-    status: Doc = {"replicas": present}
-    if selector:
-        status["selector"] = selector
-    return {
-        "kind": "Scale",
-        "apiVersion": "autoscaling/v1",
-        "metadata": {field: doc["metadata"][field] for field in _KEPT if field in doc["metadata"]},
-        "spec": {"replicas": wanted} if wanted else {},
-        "status": status,
-    }
-
-
-def apply_scale(doc: Doc, scale: Doc) -> Doc:
-    """A copy of the workload with a Scale's replicas. Raises Invalid for a negative number."""
-    if errors := _SPEC(scale.get("spec", {}), "spec"):
-        raise invalid_object("autoscaling", "Scale", doc["metadata"]["name"], errors)
-    scaled: Doc = copy(doc)
-    scaled["spec"]["replicas"] = scale.get("spec", {}).get("replicas", 0)
-    return _with_version(scaled, scale)
-
-
-def _with_version(scaled: Doc, scale: Doc) -> Doc:
-    """Copy the Scale's uid and resourceVersion, if any, for the update verb to compare."""
-    said = {field: scale.get("metadata", {}).get(field) for field in ("uid", "resourceVersion")}
-    scaled["metadata"] |= {field: value for field, value in said.items() if value}
-    return scaled
-
-
-def custom_scale_of(doc: Doc, paths: Doc, *, must_have: bool = True) -> Doc:
-    """The Scale of a document. Raises InternalError if spec replicas are missing and `must_have`."""
+    Raises InternalError if a custom object has other values at its paths, or with `must_have` no desired replicas.
+    """
+    paths = _paths_of(resource)
     replicas, wrong = _integer(doc, paths["specReplicasPath"])
     present, also_wrong = _integer(doc, paths["statusReplicasPath"])
-    selector = _found(doc, paths.get("labelSelectorPath") or "")
-    if not isinstance(selector, (str, type(None))):
+    if not isinstance(resource, ShapedResource):
+        selector = _selector_of(doc, resource)
+    elif not isinstance(selector := _found(doc, paths.get("labelSelectorPath") or ""), (str, type(None))):
         also_wrong = _mismatch(paths["labelSelectorPath"], selector, "string")
     told = wrong or also_wrong
     if not told and replicas is None and must_have:
         told = f'the spec replicas field "{paths["specReplicasPath"]}" does not exist'
     if told:
         raise InternalError(f"Internal error occurred: {told}", causes=(Cause("", told),))
-    return scale_document(doc, replicas or 0, present or 0, selector or "")
+    status: Doc = {"replicas": present or 0}
+    if selector:
+        status["selector"] = selector
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {field: doc["metadata"][field] for field in _KEPT if field in doc["metadata"]},
+        "spec": {"replicas": replicas} if replicas else {},
+        "status": status,
+    }
 
 
-def apply_custom_scale(doc: Doc, scale: Doc, paths: Doc) -> Doc:
-    """The document with a Scale's replicas. Raises BadRequest if the path cannot be set."""
-    replicas = scale.get("spec", {}).get("replicas", 0)
+def _paths_of(resource: Resource) -> Doc:
+    return resource.scale or {} if isinstance(resource, ShapedResource) else _OF_WORKLOADS
+
+
+def _selector_of(doc: Doc, resource: Resource) -> str:
+    selector = doc["spec"].get("selector", {})
+    if resource.qualified == "replicationcontrollers":  # the one workload whose selector is a plain map
+        selector = {"matchLabels": selector}
+    return str(msgspec.convert(selector, LabelSelector))
+
+
+def apply_scale(doc: Doc, scale: Doc, resource: Resource) -> Doc:
+    """A copy of the object with a Scale's replicas, and with its uid and resourceVersion for the update to compare.
+
+    Raises Invalid for a workload's negative number, BadRequest if a custom object has no place for it.
+    """
+    if not isinstance(resource, ShapedResource) and (errors := _SPEC(scale.get("spec", {}), "spec")):
+        raise invalid_object("autoscaling", "Scale", doc["metadata"]["name"], errors)
     scaled: Doc = copy(doc)
-    *parents, last = _steps(paths["specReplicasPath"])
+    path = _paths_of(resource)["specReplicasPath"]
+    *parents, last = _steps(path)
     place: Any = scaled
     for step in parents:
         place = place.setdefault(step, {})
         if not isinstance(place, dict):
-            raise BadRequest(f'the spec replicas field "{paths["specReplicasPath"]}" has no place in the object')
-    place[last] = replicas
-    return _with_version(scaled, scale)
+            raise BadRequest(f'the spec replicas field "{path}" has no place in the object')
+    place[last] = scale.get("spec", {}).get("replicas", 0)
+    said = {field: scale.get("metadata", {}).get(field) for field in ("uid", "resourceVersion")}
+    scaled["metadata"] |= {field: value for field, value in said.items() if value}
+    return scaled
 
 
 def validate_scale_paths(doc: Doc, paths: Doc | None, *, status_only: bool = False) -> Errors:

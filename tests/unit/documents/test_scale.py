@@ -51,19 +51,21 @@ def test_a_replication_controller_selects_by_a_plain_map() -> None:
 
 def test_a_scale_changes_the_number_and_pins_what_it_names() -> None:
     stored = workload()
-    scaled = apply_scale(stored, {"metadata": {"name": "d", "resourceVersion": "5"}, "spec": {"replicas": 9}})
+    scaled = apply_scale(
+        stored, {"metadata": {"name": "d", "resourceVersion": "5"}, "spec": {"replicas": 9}}, DEPLOYMENTS
+    )
     assert scaled["spec"]["replicas"] == 9
     assert scaled["metadata"]["resourceVersion"] == "5"  # the update verb finds that it is old
     assert stored["spec"]["replicas"] == 2
 
 
 def test_a_scale_without_a_number_means_none() -> None:
-    assert apply_scale(workload(), {"spec": {}})["spec"]["replicas"] == 0
+    assert apply_scale(workload(), {"spec": {}}, DEPLOYMENTS)["spec"]["replicas"] == 0
 
 
 def test_a_negative_number_is_refused() -> None:
     with pytest.raises(Invalid) as refused:
-        apply_scale(workload(), {"spec": {"replicas": -1}})
+        apply_scale(workload(), {"spec": {"replicas": -1}}, DEPLOYMENTS)
     assert refused.value.message == (
         'Scale.autoscaling "d" is invalid: spec.replicas: Invalid value: -1: must be greater than or equal to 0'
     )

@@ -19,8 +19,9 @@ from tonnage.clock import rfc3339
 from tonnage.documents.access import attributes, policy, service_account_tokens
 from tonnage.documents.access.rules import Rule
 from tonnage.documents.access.service_account_tokens import ACCOUNTS, BoundObject, InvalidToken, Kubernetes, claims_of
+from tonnage.documents.api_errors import conflict_of_kind
 from tonnage.documents.creation import track_managed_fields
-from tonnage.errors import BadRequest, Conflict
+from tonnage.errors import BadRequest
 from tonnage.objects.document import Doc, decode
 from tonnage.objects.field_errors import FieldError, invalid, invalid_object
 from tonnage.objects.field_rules import token_lifetime
@@ -113,7 +114,7 @@ async def create_token(tokens: ServiceAccountTokens, registry: Registry, call: C
     account = decode(registry.read(Location(ACCOUNTS, call.at.namespace, call.at.name)).document)["metadata"]
     if meta.get("uid") and meta["uid"] != account["uid"]:
         told = "the UID in the token request ({}) does not match the UID of the service account ({})"
-        raise _conflict(
+        raise conflict_of_kind(
             TOKEN_REQUESTS.group, TOKEN_REQUESTS.kind, call.at.name, told.format(meta["uid"], account["uid"])
         )
     spec = doc.get("spec", {})
@@ -174,7 +175,7 @@ def _bound(registry: Registry, call: Call, ref: Doc) -> Kubernetes:
     uid = found["metadata"]["uid"]
     if ref.get("uid") and ref["uid"] != uid:
         told = f"the UID in the bound object reference ({ref['uid']}) does not match the UID in record."
-        raise _conflict("", kind, name, f"{told} The object might have been deleted and then recreated")
+        raise conflict_of_kind("", kind, name, f"{told} The object might have been deleted and then recreated")
     bound = msgspec.structs.replace(Kubernetes(), **{kind.lower(): BoundObject(name, uid)})
     node = found.get("spec", {}).get("nodeName", "") if kind == "Pod" else ""
     if not node:
@@ -187,9 +188,3 @@ def _bound(registry: Registry, call: Call, ref: Doc) -> Kubernetes:
 
 def _invalid(name: str, error: FieldError) -> Exception:
     return invalid_object(TOKEN_REQUESTS.group, TOKEN_REQUESTS.kind, name, [error])
-
-
-def _conflict(group: str, kind: str, name: str, why: str) -> Conflict:
-    """As upstream, it has the kind where other errors have the plural."""
-    about = f"{kind}.{group}" if group else kind
-    return Conflict(f'Operation cannot be fulfilled on {about} "{name}": {why}', group=group, kind=kind, name=name)

@@ -14,10 +14,10 @@ from dataclasses import replace
 from tonnage.apiserver import bodies, event_loop, requests, responses
 from tonnage.apiserver.registry import Change, Registry
 from tonnage.apiserver.requests import Call, Location, Response, WriteOptions, write_options
+from tonnage.apiserver.stored_documents import served
 from tonnage.apiserver.verbs import patching, reading, writing
 from tonnage.documents import admission, subresources
 from tonnage.documents.admit import Malformed, admit
-from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.documents.kinds import scheduling_kinds
 from tonnage.documents.kinds.node import finalize
 from tonnage.documents.schema import schema_of_resource
@@ -115,14 +115,16 @@ async def _carry_out(registry: Registry, call: Call, decision: scheduling_kinds.
 
 async def get_scale(registry: Registry, call: Call) -> Response:
     doc = decode(registry.read(call.at).document)
-    return responses.of_document(call, _scale_of(doc, call.at.resource))
+    return _respond_scale(call, doc)
 
 
 async def update_scale(registry: Registry, call: Call) -> Response:
     options = write_options(call)
     scale = await _read(registry, call, SCALES, options)
     writing.check_name(call, scale)
-    return await _change_scale(registry, call, options, lambda old: _apply_scale(old, scale, call.at.resource))
+    return await _change_scale(
+        registry, call, options, lambda old: subresources.apply_scale(old, scale, call.at.resource)
+    )
 
 
 async def patch_scale(registry: Registry, call: Call) -> Response:
@@ -132,13 +134,13 @@ async def patch_scale(registry: Registry, call: Call) -> Response:
     schema = schema_of_resource(SCALES)
 
     def change(old: Doc) -> Doc:
-        scale = patch.patched(schema, _scale_of(old, call.at.resource, must_have=False))
+        scale = patch.patched(schema, subresources.scale_of(old, call.at.resource, must_have=False))
         try:
             admit(schema, scale)
         except Malformed as exc:
             raise BadRequest(f'Scale in version "v1" cannot be handled as a Scale: {exc.message}') from exc
         writing.check_name(call, scale)
-        return _apply_scale(old, scale, call.at.resource)
+        return subresources.apply_scale(old, scale, call.at.resource)
 
     return await _change_scale(registry, call, write_options(call), change, is_large=is_large)
 
@@ -147,22 +149,12 @@ async def _change_scale(
     registry: Registry, call: Call, options: WriteOptions, change: Change, *, is_large: bool = False
 ) -> Response:
     written = await registry.change(call.at, change, options, is_large=is_large)
-    return responses.of_document(call, _scale_of(decode(written.document), call.at.resource))
+    return _respond_scale(call, decode(written.document))
 
 
-def _scale_of(doc: Doc, resource: Resource, *, must_have: bool = True) -> Doc:
-    if isinstance(resource, CustomResource):
-        paths = resource.scale
-        assert paths is not None, "nobody gets here without a scale subresource"
-        return subresources.custom_scale_of(resource.shown(doc), paths, must_have=must_have)
-    return subresources.scale_of(doc, resource)
-
-
-def _apply_scale(doc: Doc, scale: Doc, resource: Resource) -> Doc:
-    if isinstance(resource, CustomResource):
-        assert resource.scale is not None, "as above"
-        return subresources.apply_custom_scale(doc, scale, resource.scale)
-    return subresources.apply_scale(doc, scale)
+def _respond_scale(call: Call, doc: Doc) -> Response:
+    resource = call.at.resource
+    return responses.of_document(call, subresources.scale_of(served(resource, doc), resource))
 
 
 async def update_finalize(registry: Registry, call: Call) -> Response:
