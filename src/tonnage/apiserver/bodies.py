@@ -132,11 +132,11 @@ def read_document(body: bytes, media: str, *, must_be: str, resource: Resource |
     if doc is None:
         return {}, twice
     if not isinstance(doc, dict):
-        found = f"cannot unmarshal {_go_kind(doc)} into Go value of type {_TYPE_META}"
+        found = f"cannot unmarshal {go_text.json_type(doc)} into Go value of type {_TYPE_META}"
         raise _unrecognized(body, must_be, f"{_NO_KIND}; json parse error: json: {found}")
     for field in ("apiVersion", "kind"):
         if not isinstance(doc.get(field, ""), (str, type(None))):
-            found = f"cannot unmarshal {_go_kind(doc[field])} into Go struct field .{field} of type string"
+            found = f"cannot unmarshal {go_text.json_type(doc[field])} into Go struct field .{field} of type string"
             raise _unrecognized(body, must_be, f"{_NO_KIND}; json parse error: json: {found}")
     if (doc.get("apiVersion") or "").count("/") > 1:
         raise _unrecognized(body, must_be, f"unexpected GroupVersion string: {doc['apiVersion']}")
@@ -155,10 +155,6 @@ _TYPE_META = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind
 
 def _unrecognized(body: bytes, must_be: str, why: str) -> BadRequest:
     return BadRequest(f"the object provided is unrecognized (must be of type {must_be}): {why} ({_summary(body)})")
-
-
-def _go_kind(value: Any) -> str:
-    return {str: "string", list: "array", dict: "object", bool: "bool"}.get(type(value), "number")
 
 
 def _read_protobuf(body: bytes, must_be: str, resource: Resource | None) -> Doc:
@@ -185,7 +181,9 @@ def check_kind(doc: Doc, resource: Resource) -> None:
     """Fill in a missing kind and apiVersion; refuse another kind than this endpoint's."""
     for field in ("apiVersion", "kind"):  # a patch may have put anything there
         if not isinstance(doc.get(field) or "", str):
-            found = f"json: cannot unmarshal {_go_kind(doc[field])} into Go struct field .{field} of type string"
+            found = (
+                f"json: cannot unmarshal {go_text.json_type(doc[field])} into Go struct field .{field} of type string"
+            )
             raise BadRequest(_cannot_be_handled({"kind": "", "apiVersion": "", **doc, field: ""}, resource.kind, found))
     kind, version = doc.get("kind") or resource.kind, doc.get("apiVersion") or resource.api_version
     doc["kind"], doc["apiVersion"] = kind, version

@@ -17,6 +17,7 @@ from datetime import UTC
 from typing import Any
 
 from tonnage.clock import InvalidTime, parse_rfc3339, rfc3339, rfc3339_micro
+from tonnage.documents.go_text import json_type
 from tonnage.documents.schema import Field, ListOf, MapOf, Scalar, Struct, Type, schema_of
 from tonnage.errors import TonnageError
 from tonnage.objects.document import Doc, keys_in
@@ -329,7 +330,6 @@ _SCALAR_CHECKS: dict[str, Check] = {
 
 # -- Go's words -------------------------------------------------------------------------------------------------------
 
-_JSON_WORDS: tuple[tuple[type, str], ...] = ((str, "string"), (list, "array"), (dict, "object"))
 _GO_SCALARS = {"number": "float64", "bytes": "[]uint8", "Time": "string", "MicroTime": "string"}
 
 
@@ -344,14 +344,8 @@ def _go_type(kind: Type) -> str:
 
 
 def _mismatch(value: Any, path: Path, around: str, go_type: str, told: str = "") -> Malformed:
-    if isinstance(value, bool):
-        found = "bool"
-    elif isinstance(value, (int, float)):
-        found = "number"
-    else:
-        found = next((word for kind, word in _JSON_WORDS if isinstance(value, kind)), "null")
     where = f"Go struct field {around}.{path.fields()}" if path else "Go value"
-    return Malformed(f"json: cannot unmarshal {found}{told} into {where} of type {go_type}")
+    return Malformed(f"json: cannot unmarshal {json_type(value)}{told} into {where} of type {go_type}")
 
 
 def _is_string(kind: Type) -> bool:

@@ -60,6 +60,12 @@ def type_name(value: Any) -> str:
     return names.get(type(value), "float64")
 
 
+def json_type(value: Any) -> str:
+    """As Go's decoder names a value that it did not expect."""
+    names = {str: "string", list: "array", dict: "object", bool: "bool", int: "number", float: "number"}
+    return names.get(type(value), "null")
+
+
 _SHORT_ESCAPES = {
     "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v",
     '"': '\\"', "\\": "\\\\",

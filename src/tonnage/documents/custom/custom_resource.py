@@ -102,7 +102,7 @@ class CustomResource(ShapedResource):
     @cached_property
     def is_large(self) -> bool:
         """True if the schema has so many fields that defaulting even a small document may take long."""
-        return sum(1 for _ in islice(schema_rules.walk_schema(self.schema.source, ""), _LARGE_FIELDS)) == _LARGE_FIELDS
+        return sum(1 for _ in islice(schema_rules.walk_schema(self.schema.source), _LARGE_FIELDS)) == _LARGE_FIELDS
 
     def shown(self, doc: Doc) -> Doc:
         """A stored document as this version shows it: with the current defaults, pruned by the current schema."""
@@ -121,7 +121,6 @@ class CustomResource(ShapedResource):
 
     def default(self, doc: Doc) -> None:
         """Fill in defaults, for stored objects too: the definition may have gained defaults since."""
-        pruning.drop_nulls(self.schema, doc)
         pruning.fill_defaults(self.schema, doc)
 
     def validate(self, doc: Doc) -> Errors:

@@ -11,10 +11,9 @@ gets the defaults of its fields. Mirrors defaulting.Default and PruneNonNullable
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
-from tonnage.documents.admit import ROOT, Check, Findings, Malformed, Path, compile_check
+from tonnage.documents.admit import ROOT, Findings, Malformed, Path, compile_check
 from tonnage.documents.custom.structural import META_FIELDS, Structural, described
 from tonnage.documents.schema import schema_of
 from tonnage.objects.document import Doc, copy
@@ -26,7 +25,7 @@ def prune(schema: Structural, doc: Doc) -> Findings:
     findings = Findings()
     _admit_meta(doc, ROOT, findings)
     _coerce(schema, doc, ROOT, findings)
-    _prune_fields(schema, doc, ROOT, findings, is_resource=True, keeps=schema.preserves_unknown)
+    _prune(schema, doc, ROOT, findings, keeps=schema.preserves_unknown, is_resource=True)
     return findings
 
 
@@ -40,14 +39,25 @@ def coerce_value(schema: Structural, value: Any) -> None:
     _coerce(schema, value, ROOT, Findings())
 
 
-def _prune(schema: Structural | None, value: Any, path: Path, findings: Findings, *, keeps: bool) -> None:
+def _prune(
+    schema: Structural | None, value: Any, path: Path, findings: Findings, *, keeps: bool, is_resource: bool = False
+) -> None:
     """`keeps`: unknown fields of this value stay. Below a named field, that field's own schema decides."""
     if isinstance(value, dict):
-        if schema is None:
-            if not keeps:
-                _drop(value, list(value), path, findings)
-        else:
-            _prune_fields(schema, value, path, findings, is_resource=schema.is_embedded, keeps=keeps)
+        is_resource = is_resource or (schema is not None and schema.is_embedded)
+        unknown: list[str] = []
+        for name, item in value.items():
+            if is_resource and name in META_FIELDS:
+                continue
+            if schema is None or not (name in schema.declared or schema.has_additional):
+                unknown.append(name)
+            elif isinstance(item, (dict, list)):
+                below = schema.field(name)
+                keeps_below = below is not None and below.preserves_unknown
+                _prune(below, item, Path((path, name)), findings, keeps=keeps_below)
+        for name in unknown if not keeps else ():
+            findings.unknown_paths.append(Path((path, name)))
+            del value[name]
     elif isinstance(value, list):
         items = schema.items if schema is not None else None
         if keeps and items is None:
@@ -59,38 +69,7 @@ def _prune(schema: Structural | None, value: Any, path: Path, findings: Findings
                 _prune(items, item, Path((path, index)), findings, keeps=keeps_items)
 
 
-def _prune_fields(
-    schema: Structural, value: Doc, path: Path, findings: Findings, *, is_resource: bool, keeps: bool
-) -> None:
-    unknown: list[str] = []
-    for name, item in value.items():
-        if is_resource and name in META_FIELDS:
-            continue
-        below = schema.properties.get(name)
-        if below is None:
-            if not schema.has_additional:
-                if not keeps:
-                    unknown.append(name)
-                continue
-            below = schema.additional
-        if isinstance(item, (dict, list)):
-            keeps_below = below is not None and below.preserves_unknown
-            _prune(below, item, Path((path, name)), findings, keeps=keeps_below)
-    _drop(value, unknown, path, findings)
-
-
-def _drop(value: Doc, names: list[str], path: Path, findings: Findings) -> None:
-    for name in names:
-        findings.unknown_paths.append(Path((path, name)))
-        del value[name]
-
-
 # -- metadata ---------------------------------------------------------------------------------------------------------
-
-
-@cache
-def _metadata_check() -> Check:
-    return compile_check(schema_of("meta", "v1", "ObjectMeta"))
 
 
 def _admit_meta(doc: Doc, path: Path, findings: Findings) -> None:
@@ -102,7 +81,9 @@ def _admit_meta(doc: Doc, path: Path, findings: Findings) -> None:
         return
     seen, where = Findings(), Path((path, "metadata"))
     try:
-        doc["metadata"] = _metadata_check()(doc["metadata"], where, "ObjectMeta", seen)
+        doc["metadata"] = compile_check(schema_of("meta", "v1", "ObjectMeta"))(
+            doc["metadata"], where, "ObjectMeta", seen
+        )
     except Malformed as exc:
         # Upstream decodes metadata by itself: the paths in its errors start there.
         told = exc.message.replace(f"ObjectMeta.{where.fields()}.", "ObjectMeta.")
@@ -132,15 +113,6 @@ def _coerce(schema: Structural | None, value: Any, path: Path, findings: Finding
             _coerce(schema.items, item, Path((path, index)), findings)
 
 
-def drop_nulls(schema: Structural, value: Any) -> None:
-    """Remove, in place, null fields that are not nullable and have no default."""
-    for node, found, _ in described(schema, value, ""):
-        for name in list(found) if isinstance(found, dict) else ():
-            below = node.field(name)
-            if below is not None and _is_no_value(found[name], below) and below.default is None:
-                del found[name]
-
-
 MAX_DEFAULT_BYTES = 3 * 1024 * 1024
 """How many bytes defaults may add to one document. It is more than an object may have, so a new object that reaches it
 is refused (`documents/creation.py`). Without it, two bytes of an empty item could become a default of a megabyte, a
@@ -149,11 +121,11 @@ hundred thousand times.
 
 
 def fill_defaults(schema: Structural, value: Any) -> None:
-    """Fill in absent fields with their defaults, in place, up to `MAX_DEFAULT_BYTES`."""
+    """Replace absent fields and nulls by their defaults, in place, up to `MAX_DEFAULT_BYTES`. Other nulls go."""
     left_bytes = MAX_DEFAULT_BYTES
 
     def default_of(schema: Structural) -> Any:
-        """A copy of the default, null once the bytes are used up."""
+        """A copy of the default, null without one and once the bytes are used up."""
         nonlocal left_bytes
         left_bytes -= schema.default_bytes
         return copy(schema.default) if left_bytes >= 0 else None
@@ -163,15 +135,13 @@ def fill_defaults(schema: Structural, value: Any) -> None:
             if (items := node.items) is not None:
                 found[:] = [default_of(items) if _is_no_value(item, items) else item for item in found]
             continue
-        for name, below in node.properties.items():
-            if below.default is not None and (name not in found or _is_no_value(found[name], below)):
-                if (made := default_of(below)) is None:
-                    break
-                found[name] = made
-        if (additional := node.additional) is not None:
-            for name in [name for name in found if name not in node.properties]:
-                if _is_no_value(found[name], additional):
-                    found[name] = default_of(additional)
+        for name in (*found, *(name for name in node.properties if name not in found)):
+            below = node.field(name)
+            if below is not None and (name not in found or _is_no_value(found[name], below)):
+                if (made := default_of(below)) is not None:
+                    found[name] = made
+                else:
+                    found.pop(name, None)
 
 
 def _is_no_value(value: Any, schema: Structural) -> bool:

@@ -36,7 +36,7 @@ def openapi_schema_errors(schema: Doc, path: str) -> Errors:
     # A schema with unsupported keywords has no structure to check.
     if not any(
         isinstance(each.get("items"), list) or any(word in each for word in _UNSUPPORTED)
-        for each, _ in walk_schema(schema, path)
+        for each in walk_schema(schema)
     ):
         structure = structural.structural_errors(schema, path)
         errors += structure or default_errors(schema, path)
@@ -44,7 +44,7 @@ def openapi_schema_errors(schema: Doc, path: str) -> Errors:
     if not errors:
         errors += [
             invalid(path, "", f"OpenAPIV3Schema '{word.removeprefix('$')}' is not supported")
-            for each, _ in walk_schema(schema, path)
+            for each in walk_schema(schema)
             for word in _UNSUPPORTED_STRUCTURALLY
             if word in each
         ][:1]
@@ -252,16 +252,13 @@ def _nodes(node: validation.Rules, path: str) -> Iterator[tuple[validation.Rules
         pending += [(below, f"{path}.properties[{structural.step(name)}]") for name, below in node.properties.items()]
 
 
-def walk_schema(schema: Doc, path: str) -> Iterator[tuple[Doc, str]]:
-    """A schema and every schema within it, nested ones too, with their paths."""
-    pending: list[tuple[Any, str]] = [(schema, path)]
+def walk_schema(schema: Doc) -> Iterator[Doc]:
+    """A schema and every schema within it, nested ones too."""
+    pending: list[Any] = [schema]
     while pending:
-        each, where = pending.pop()
-        if not isinstance(each, dict):
-            continue
-        yield each, where
-        pending += [(each.get(word), f"{where}.{word}") for word in ("items", "not", "additionalProperties")]
-        for word in ("allOf", "anyOf", "oneOf"):
-            pending += [(below, f"{where}.{word}[{index}]") for index, below in enumerate(each.get(word) or ())]
-        properties = each.get("properties") or {}
-        pending += [(below, f"{where}.properties[{structural.step(name)}]") for name, below in properties.items()]
+        each = pending.pop()
+        if isinstance(each, dict):
+            yield each
+            pending += [each.get(word) for word in ("items", "not", "additionalProperties")]
+            pending += [below for word in ("allOf", "anyOf", "oneOf") for below in each.get(word) or ()]
+            pending += (each.get("properties") or {}).values()

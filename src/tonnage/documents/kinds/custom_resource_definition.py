@@ -88,7 +88,7 @@ def _warnings(definition: Doc) -> list[str]:
     formats: dict[str, None] = {}
     rules = 0
     for version in dig(definition, "spec", "versions") or ():
-        for schema, _ in schema_rules.walk_schema(dig(version, "schema", "openAPIV3Schema") or {}, ""):
+        for schema in schema_rules.walk_schema(dig(version, "schema", "openAPIV3Schema") or {}):
             types = (schema["type"],) if schema.get("type") else ()
             if schema.get("format") and not validation.known_format(schema, types):
                 formats[f'unrecognized format "{schema["format"]}"'] = None

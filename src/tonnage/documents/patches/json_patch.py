@@ -13,6 +13,7 @@ import re
 from typing import Any
 
 from tonnage.documents.api_errors import too_much
+from tonnage.documents.go_text import json_type
 from tonnage.errors import ApiError, BadRequest, Invalid, RequestEntityTooLarge
 from tonnage.objects.document import REQUEST, Budget, BudgetExceeded, Doc, Size, copy, encode, size_of
 from tonnage.objects.field_errors import invalid, invalid_object
@@ -28,7 +29,6 @@ _NO_OBJECT = (
 )
 _POSITION = re.compile(r"[+-]?[0-9]+")
 _MAX_POSITION = 20
-_GO_TYPES = {dict: "object", list: "array", str: "string", bool: "bool"}
 
 
 class PatchFailed(ApiError, code=500, reason=""):
@@ -87,7 +87,7 @@ def _check(operations: Any) -> None:
         for name in ("op", "path", "from"):
             given = (operation or {}).get(name)
             if given is not None and not isinstance(given, str):
-                told = f"cannot unmarshal {_go_type(given)} into Go struct field jsonPatchOp.{name} of type string"
+                told = f"cannot unmarshal {json_type(given)} into Go struct field jsonPatchOp.{name} of type string"
                 raise BadRequest(f"error decoding patch: json: {told}")
     if len(operations) > MAX_OPERATIONS:
         raise RequestEntityTooLarge(
@@ -97,11 +97,7 @@ def _check(operations: Any) -> None:
 
 
 def cannot_unmarshal(value: Any, go_type: str) -> str:
-    return f"json: cannot unmarshal {_go_type(value)} into Go value of type {go_type}"
-
-
-def _go_type(value: Any) -> str:
-    return _GO_TYPES.get(type(value), "number")
+    return f"json: cannot unmarshal {json_type(value)} into Go value of type {go_type}"
 
 
 class _Patching:

@@ -245,8 +245,8 @@ def check_order(patch: list[Any], order: list[Any], key: str) -> None:
     for item in patch:
         if key and "$patch" in _map(item):
             continue
-        name = key_of(item, key) if key else item
-        if not any(is_same(name, key_of(_map(other), key) if key else other) for other in rest):
+        name = identity(key_of(item, key) if key else item)
+        if not any(name == identity(key_of(_map(other), key) if key else other) for other in rest):
             raise PatchFailed(
                 f"The order in patch list:\n{plain(patch)}\n doesn't match $setElementOrder list:\n{plain(order)}\n"
             )
@@ -313,7 +313,7 @@ class NamedItems:
 
 
 def identity(value: Any) -> Any:
-    """A hashable value, equal exactly for values of which `is_same` is true."""
+    """A hashable value, equal for what Go's interfaces call equal: values of the same type."""
     return (list, _SORTED.encode(value)) if isinstance(value, (dict, list)) else (type(value), value)
 
 
@@ -322,8 +322,3 @@ def key_of(item: Doc, key: str) -> Any:
     if key not in item:
         raise PatchFailed(f"map: {plain(item)} does not contain declared merge key: {key}")
     return item[key]
-
-
-def is_same(left: Any, right: Any) -> bool:
-    """Go's equality of interfaces: same type, and equal."""
-    return type(left) is type(right) and bool(left == right)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.definition_builders import object_schema
-from tonnage.documents.custom.pruning import drop_nulls, fill_defaults
+from tonnage.documents.custom.pruning import fill_defaults
 from tonnage.documents.custom.structural import Structural
 from tonnage.objects.document import Doc, copy
 
@@ -18,7 +18,6 @@ def text(**more: Any) -> Doc:
 
 def defaulted(schema: Doc, value: Any) -> Any:
     value, compiled = copy(value), Structural(schema)
-    drop_nulls(compiled, value)
     fill_defaults(compiled, value)
     return value
 
