@@ -135,12 +135,8 @@ class CsiClient(Closing):
     controller_expand = _rpc("Controller", csi.ControllerExpandVolumeRequest, csi.ControllerExpandVolumeResponse)
     controller_modify = _rpc("Controller", csi.ControllerModifyVolumeRequest, csi.ControllerModifyVolumeResponse)
     controller_volume = _rpc("Controller", csi.ControllerGetVolumeRequest, csi.ControllerGetVolumeResponse)
-    validate_capabilities = _rpc(
-        "Controller", csi.ValidateVolumeCapabilitiesRequest, csi.ValidateVolumeCapabilitiesResponse
-    )
     create_snapshot = _rpc("Controller", csi.CreateSnapshotRequest, csi.CreateSnapshotResponse)
     delete_snapshot = _rpc("Controller", csi.DeleteSnapshotRequest, csi.DeleteSnapshotResponse)
-    list_snapshots = _rpc("Controller", csi.ListSnapshotsRequest, csi.ListSnapshotsResponse)
     list_volumes = _rpc("Controller", csi.ListVolumesRequest, csi.ListVolumesResponse)
     get_capacity = _rpc("Controller", csi.GetCapacityRequest, csi.GetCapacityResponse)
 
@@ -160,7 +156,6 @@ class CsiClient(Closing):
     publish = _rpc("Node", csi.NodePublishVolumeRequest, csi.NodePublishVolumeResponse)
     unpublish = _rpc("Node", csi.NodeUnpublishVolumeRequest, csi.NodeUnpublishVolumeResponse)
     node_expand = _rpc("Node", csi.NodeExpandVolumeRequest, csi.NodeExpandVolumeResponse)
-    volume_stats = _rpc("Node", csi.NodeGetVolumeStatsRequest, csi.NodeGetVolumeStatsResponse)
 
     async def _call(
         self,

@@ -95,7 +95,9 @@ def _read(body: bytes) -> Any:
         raise RequestRefused(400, f"the body is no JSON: {exc}") from exc
 
 
-Answer = Callable[[RoutedRequest], Awaitable[web.StreamResponse]]
+Document = dict[str, Any] | bytes
+Answer = Callable[[RoutedRequest], Awaitable[Document | web.StreamResponse]]
+"""A handler. It returns a response, or what a response with status 200 says, as a document or as JSON."""
 
 
 class Router:
@@ -107,6 +109,11 @@ class Router:
     def add(self, method: str, path: str, answer: Answer) -> None:
         pattern = re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+)", re.escape(path))
         self._routes.append((method, re.compile(pattern), answer))
+
+    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        handler, asked = self.find(request)
+        answer = await handler(asked)
+        return answer if isinstance(answer, web.StreamResponse) else json_answer(answer)
 
     def find(self, request: web.BaseRequest) -> tuple[Answer, RoutedRequest]:
         """The handler of a request. Raises RequestRefused for an unknown path or method."""
@@ -127,7 +134,7 @@ class Router:
         raise RequestRefused(404, f"there is nothing at {raw}")
 
 
-def json_answer(document: Any, *, status: int = 200) -> web.Response:
+def json_answer(document: Document, *, status: int = 200) -> web.Response:
     return web.Response(
         body=document if isinstance(document, bytes) else msgspec.json.encode(document),
         status=status,
@@ -223,13 +230,11 @@ class App:
         if page is not None:
             return page.answer(request)
         if path in ("/login", "/logout"):
-            answer, asked = self._doors.find(request)
-            return await answer(asked)
+            return await self._doors.answer(request)
         self._access.check_token(request)
         if not http_connection.connection_of(request).let_in():
             raise RequestRefused(503, "too many connections are open", retry_after_s=5)
-        answer, asked = self._router.find(request)
-        return await answer(asked)
+        return await self._router.answer(request)
 
     async def _login(self, asked: RoutedRequest) -> web.StreamResponse:
         shown = await asked.json(max_bytes=MAX_LOGIN_BYTES, within_s=LOGIN_S)

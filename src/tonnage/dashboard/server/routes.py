@@ -41,7 +41,7 @@ from tonnage.dashboard.questions import given_files, playing, pod_story
 from tonnage.dashboard.questions.asking import Asking
 from tonnage.dashboard.questions.cluster_questions import PendingAnswers, drained, fits, workloads_of
 from tonnage.dashboard.server.access import RequestRefused
-from tonnage.dashboard.server.app import RoutedRequest, Router, json_answer
+from tonnage.dashboard.server.app import Document, RoutedRequest, Router, json_answer
 from tonnage.dashboard.server.change_stream import PackedState, change_stream, takes_gzip
 from tonnage.dashboard.status.keeper import StatusKeeper
 from tonnage.dashboard.wire import VERSION
@@ -103,14 +103,14 @@ class Routes:
             raise RequestRefused(403, f"faults are not set here: {self._data_dir}: {exc.strerror}") from exc
         return FaultFile(self._data_dir / FAULT_FILE_NAME)
 
-    async def faults(self, asked: RoutedRequest) -> web.StreamResponse:
+    async def faults(self, asked: RoutedRequest) -> Document:
         kinds = {
             name: {"meaning": kind.meaning, "playedBy": kind.played_by, "value": kind.value}
             for name, kind in KINDS.items()
         }
-        return json_answer({"kinds": kinds, "faults": [asdict(each) for each in self._fault_file().all()]})
+        return {"kinds": kinds, "faults": [asdict(each) for each in self._fault_file().all()]}
 
-    async def put_faults(self, asked: RoutedRequest) -> web.StreamResponse:
+    async def put_faults(self, asked: RoutedRequest) -> Document:
         file = self._fault_file()
         wanted = _wanted_faults(await asked.json())
         for fault in wanted:
@@ -119,7 +119,7 @@ class Routes:
             await asyncio.to_thread(file.put, fault)
         return self._told(file, wanted)
 
-    async def clear_faults(self, asked: RoutedRequest) -> web.StreamResponse:
+    async def clear_faults(self, asked: RoutedRequest) -> Document:
         file, query = self._fault_file(), asked.request.query
         kind, node = query.get("kind", ""), query.get("node")
         if kind:
@@ -128,16 +128,16 @@ class Routes:
             return self._told(file, await asyncio.to_thread(file.end, kind, node))
         return self._told(file, await asyncio.to_thread(file.clear, kind, node or ""))
 
-    def _told(self, file: FaultFile, changed: Iterable[Fault]) -> web.StreamResponse:
+    def _told(self, file: FaultFile, changed: Iterable[Fault]) -> Document:
         look_at_faults(self._cluster, file)  # every browser sees it now, not at the next poll
-        return json_answer({"faults": [asdict(each) for each in changed]})
+        return {"faults": [asdict(each) for each in changed]}
 
-    async def examples(self, asked: RoutedRequest) -> web.StreamResponse:
+    async def examples(self, asked: RoutedRequest) -> Document:
         names = ("name", "title", "about", "kind", "part")
         found = await asyncio.to_thread(given_files.examples)
-        return json_answer({"examples": [{name: getattr(example, name) for name in names} for example in found]})
+        return {"examples": [{name: getattr(example, name) for name in names} for example in found]}
 
-    async def replay(self, asked: RoutedRequest) -> web.StreamResponse:
+    async def replay(self, asked: RoutedRequest) -> Document:
         said = await asked.json()
         if not isinstance(said, dict) or not said.keys() <= {"files", "example", "seed"}:
             raise RequestRefused(400, 'the body is {"files": [{"name", "text"}]} or {"example": name}')
@@ -148,42 +148,38 @@ class Routes:
             files = await asyncio.to_thread(given_files.files_of, name)
         else:
             files = _given_files(said.get("files"))
-        return json_answer(
-            await self._asking.answer(
-                lambda limit: playing.played(given_files.sorted_out(files), self._asking, limit, seed=seed)
-            )
+        return await self._asking.answer(
+            lambda limit: playing.played(given_files.sorted_out(files), self._asking, limit, seed=seed)
         )
 
-    async def about(self, asked: RoutedRequest) -> web.StreamResponse:
-        return json_answer(
-            {
-                "version": VERSION,
-                "tonnage": __version__,
-                "server": self._cluster.source,
-                "embedded": self._data_dir is not None,
-                "asksScheduler": self._cluster.asks_scheduler,
-                "commandFlags": self._command_flags,
-            }
-        )
+    async def about(self, asked: RoutedRequest) -> Document:
+        return {
+            "version": VERSION,
+            "tonnage": __version__,
+            "server": self._cluster.source,
+            "embedded": self._data_dir is not None,
+            "asksScheduler": self._cluster.asks_scheduler,
+            "commandFlags": self._command_flags,
+        }
 
-    async def state(self, asked: RoutedRequest) -> web.StreamResponse:
+    async def state(self, asked: RoutedRequest) -> Document | web.StreamResponse:
         if not takes_gzip(asked.request):
-            return json_answer(self._cluster.collections.state())
+            return self._cluster.collections.state()
         answer = json_answer(await self._whole.packed())
         answer.headers["Content-Encoding"] = "gzip"
         return answer
 
-    async def status(self, asked: RoutedRequest) -> web.StreamResponse:
-        return json_answer(await self._keeper.current())
+    async def status(self, asked: RoutedRequest) -> Document:
+        return await self._keeper.current()
 
-    async def history(self, asked: RoutedRequest) -> web.StreamResponse:
+    async def history(self, asked: RoutedRequest) -> Document:
         try:
             since = parse_rfc3339(asked.request.query["since"]) if "since" in asked.request.query else None
         except InvalidTime as exc:
             raise RequestRefused(400, f"since: {exc.message}") from exc
-        return json_answer({"samples": self._keeper.log.samples(since)})
+        return {"samples": self._keeper.log.samples(since)}
 
-    async def drain_preview(self, asked: RoutedRequest) -> web.StreamResponse:
+    async def drain_preview(self, asked: RoutedRequest) -> Document:
         said = _object(await asked.json(), ("nodes", "oneByOne"))
         nodes, is_one_by_one = said.get("nodes"), said.get("oneByOne", False)
         if not isinstance(nodes, list) or not nodes or not all(isinstance(node, str) for node in nodes):
@@ -191,13 +187,11 @@ class Routes:
         if not isinstance(is_one_by_one, bool):
             raise RequestRefused(400, '"oneByOne" is true or false')
         state = await self._cluster.state(with_workloads=True, with_memory=False)
-        return json_answer(
-            await self._asking.answer(
-                lambda limit: drained(state, self._asking, limit, nodes, is_one_by_one=is_one_by_one)
-            )
+        return await self._asking.answer(
+            lambda limit: drained(state, self._asking, limit, nodes, is_one_by_one=is_one_by_one)
         )
 
-    async def fit(self, asked: RoutedRequest) -> web.StreamResponse:
+    async def fit(self, asked: RoutedRequest) -> Document:
         said = _object(await asked.json(), ("workload", "template", "max"))
         workload, template, most = said.get("workload", ""), said.get("template", ""), said.get("max", MOST)
         if not isinstance(workload, str) or not isinstance(template, str) or bool(workload) == bool(template):
@@ -205,35 +199,31 @@ class Routes:
         if not _is_whole(most) or not 0 <= most <= MOST:
             raise RequestRefused(400, f'"max" is a whole number up to {MOST:,}')
         state = await self._cluster.state(with_workloads=True, with_memory=False)
-        return json_answer(
-            await self._asking.answer(
-                lambda limit: fits(state, self._asking, limit, workload=workload, template=template, most=most)
-            )
+        return await self._asking.answer(
+            lambda limit: fits(state, self._asking, limit, workload=workload, template=template, most=most)
         )
 
-    async def workloads(self, asked: RoutedRequest) -> web.StreamResponse:
+    async def workloads(self, asked: RoutedRequest) -> Document:
         state = await self._cluster.state(with_workloads=True, with_memory=False)
-        return json_answer({"workloads": workloads_of([*state.objects, *state.workloads])})
+        return {"workloads": workloads_of([*state.objects, *state.workloads])}
 
-    async def object_text(self, asked: RoutedRequest) -> web.StreamResponse:
+    async def object_text(self, asked: RoutedRequest) -> Document:
         resource, namespace, name = asked.path["resource"], asked.path.get("namespace", ""), asked.path["name"]
         if resource not in pod_story.KINDS or resource_of(pod_story.KINDS[resource]).namespaced != bool(namespace):
             raise RequestRefused(
                 404, f"there are objects of {', '.join(pod_story.KINDS)}, by namespace if they have one"
             )
-        return json_answer(
-            await pod_story.object_text(self._cluster, resource, f"{namespace}/{name}" if namespace else name)
-        )
+        return await pod_story.object_text(self._cluster, resource, f"{namespace}/{name}" if namespace else name)
 
-    async def pending(self, asked: RoutedRequest) -> web.StreamResponse:
+    async def pending(self, asked: RoutedRequest) -> Document:
         is_full = asked.request.query.get("full") == "true"
-        return json_answer(await (self._pending.whole() if is_full else self._pending.latest()))
+        return await (self._pending.whole() if is_full else self._pending.latest())
 
-    async def story(self, asked: RoutedRequest) -> web.StreamResponse:
-        return json_answer(await pod_story.pod_story(self._cluster, _key(asked)))
+    async def story(self, asked: RoutedRequest) -> Document:
+        return await pod_story.pod_story(self._cluster, _key(asked))
 
-    async def explain(self, asked: RoutedRequest) -> web.StreamResponse:
-        return json_answer(await pod_story.explained(self._cluster, self._asking, _key(asked)))
+    async def explain(self, asked: RoutedRequest) -> Document:
+        return await pod_story.explained(self._cluster, self._asking, _key(asked))
 
 
 def _key(asked: RoutedRequest) -> str:

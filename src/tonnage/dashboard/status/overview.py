@@ -19,6 +19,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from tonnage.dashboard.status.sight import Sight, Trouble
 from tonnage.dashboard.wire import NodeRow, PodRow, Row, VolumeRow
 from tonnage.scheduler.storage_totals import ClassTotals, class_totals, homes
@@ -51,7 +53,7 @@ class ClassRoom(Row):
         }
 
 
-class Overview(Row):
+class Overview(Row, omit_defaults=False):
     nodes_ready: int = 0
     nodes_not_ready: int = 0
     nodes_cordoned: int = 0
@@ -65,15 +67,8 @@ class Overview(Row):
     """By name; those with the most bytes first."""
 
     def document(self) -> dict[str, Any]:
-        return {
-            "nodesReady": self.nodes_ready,
-            "nodesNotReady": self.nodes_not_ready,
-            "nodesCordoned": self.nodes_cordoned,
-            "pending": self.pending,
-            "gated": self.gated,
-            "onTheirWay": self.on_their_way,
-            "classes": {name: each.document() for name, each in self.classes.items()},
-        }
+        classes = {name: each.document() for name, each in self.classes.items()}
+        return {**msgspec.to_builtins(self), "classes": classes}
 
 
 def totals_of(sight: Sight) -> dict[str, ClassTotals]:
