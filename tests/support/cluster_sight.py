@@ -120,11 +120,11 @@ def _look_at_node(root: Path) -> NodeFolder:
     for mount in mounts:
         if mount.pod_uid:
             target = paths.target(mount)
-            accounted |= {target, paths.target_record(mount).parent}
+            accounted |= {target, paths.record(mount).parent}
             if target.is_symlink():
                 targets[mount.pod_uid, mount.name] = target.readlink()
         else:
-            accounted |= {paths.staging(mount), paths.staging_record(mount).parent}
+            accounted |= {paths.staging(mount), paths.record(mount).parent}
     stagings = root / "plugins" / "kubernetes.io" / "csi"
     # What is staged is below a folder for the driver and one for the volume; an empty one is a remain as well.
     left_over = [

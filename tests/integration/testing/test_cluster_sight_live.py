@@ -25,8 +25,8 @@ async def test_a_cluster_is_seen_from_all_three_sides(tmp_path: Path) -> None:
     paths = MountPaths(tmp_path / "nodes" / "node-1")
     staged = MountRecord(driver="d", handle=made.volume_id, name="pvc-1")
     mounted = MountRecord(driver="d", handle=made.volume_id, name="pvc-1", pod_uid="u-1")
-    mount_paths.save(paths.staging_record(staged), staged, node="node-1", attachment="a")
-    mount_paths.save(paths.target_record(mounted), mounted, node="node-1", attachment="a")
+    mount_paths.save(paths.record(staged), staged, node="node-1", attachment="a")
+    mount_paths.save(paths.record(mounted), mounted, node="node-1", attachment="a")
     paths.target(mounted).symlink_to(contents)
     left = paths.root / "plugins" / "kubernetes.io" / "csi" / "d" / "gone" / "globalmount" / "volume"
     left.parent.mkdir(parents=True)

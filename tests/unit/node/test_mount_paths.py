@@ -40,17 +40,17 @@ def test_every_record_is_found_again_as_it_was_written(tmp_path: Path):
     paths = MountPaths(tmp_path)
     staged = [MountRecord(driver="d", handle=f"h{n}", name=f"pv-{n}", is_block=bool(n)) for n in range(2)]
     for record in staged:
-        mount_paths.save(paths.staging_record(record), record, node="n", attachment="csi-1")
+        mount_paths.save(paths.record(record), record, node="n", attachment="csi-1")
     for record in (FILE, BLOCK):
-        mount_paths.save(paths.target_record(record), record, node="n", attachment="csi-1")
+        mount_paths.save(paths.record(record), record, node="n", attachment="csi-1")
     found = mount_paths.scan(paths)
     assert sorted(found, key=repr) == sorted([*staged, FILE, BLOCK], key=repr)
-    assert paths.target_record(FILE).stat().st_mode & 0o777 == 0o600
+    assert paths.record(FILE).stat().st_mode & 0o777 == 0o600
 
 
 def test_a_record_that_cannot_be_read_is_passed_over_and_left_alone(tmp_path: Path):
     paths = MountPaths(tmp_path)
-    path = paths.target_record(FILE)
+    path = paths.record(FILE)
     path.parent.mkdir(parents=True)
     path.write_text("{half")
     assert mount_paths.scan(paths) == [] and path.exists()
@@ -58,13 +58,13 @@ def test_a_record_that_cannot_be_read_is_passed_over_and_left_alone(tmp_path: Pa
 
 def test_what_a_killed_process_left_half_done_is_swept_and_mounts_are_not_touched(tmp_path: Path):
     paths = MountPaths(tmp_path)
-    half = paths.target_record(FILE).with_name(".vol_data.json.123")
+    half = paths.record(FILE).with_name(".vol_data.json.123")
     half.parent.mkdir(parents=True)
     half.write_text("{")
-    emptied = paths.target_record(MountRecord(driver="d", handle="h", name="pv-2", pod_uid="u2")).parent
+    emptied = paths.record(MountRecord(driver="d", handle="h", name="pv-2", pod_uid="u2")).parent
     emptied.mkdir(parents=True)
     whole = MountRecord(driver="d", handle="h", name="pv-3", pod_uid="u3")
-    mount_paths.save(paths.target_record(whole), whole, node="n", attachment="")
+    mount_paths.save(paths.record(whole), whole, node="n", attachment="")
     paths.target(whole).mkdir()
     mount_paths.sweep(paths)
     assert [path.name for path in (tmp_path / "pods").iterdir()] == ["u3"]
@@ -73,10 +73,10 @@ def test_what_a_killed_process_left_half_done_is_swept_and_mounts_are_not_touche
 
 def test_removing_a_record_removes_empty_folders_and_never_content(tmp_path: Path):
     paths = MountPaths(tmp_path)
-    mount_paths.save(paths.target_record(FILE), FILE, node="n", attachment="")
+    mount_paths.save(paths.record(FILE), FILE, node="n", attachment="")
     kept = paths.pod("u1") / "volumes" / "precious"
     kept.write_text("data")
-    mount_paths.remove(paths.target_record(FILE), upto=tmp_path)
+    mount_paths.remove(paths.record(FILE), upto=tmp_path)
     assert kept.read_text() == "data"
     assert not paths.target(FILE).parent.exists()
     kept.unlink()
@@ -88,7 +88,7 @@ def test_removing_a_record_removes_empty_folders_and_never_content(tmp_path: Pat
 def test_whatever_empty_folders_a_killed_process_left_are_swept(record: MountRecord, tmp_path: Path):
     """Folders are removed from the innermost outwards; each is the last one that was left, once."""
     paths = MountPaths(tmp_path)
-    places = [paths.target_record(record).parent, paths.target(record).parent, paths.pod(record.pod_uid)]
+    places = [paths.record(record).parent, paths.target(record).parent, paths.pod(record.pod_uid)]
     if record.is_block:
         places.append(paths.device_link(record).parent)
     for folder in [each for place in places for each in (place, *place.parents) if tmp_path in each.parents]:

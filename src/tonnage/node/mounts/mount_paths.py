@@ -73,6 +73,11 @@ class MountRecord:
         return f"{self.driver}^{self.handle}"
 
     @property
+    def key(self) -> tuple[str, str]:
+        """One mount of a node: staged once per volume, published once per pod."""
+        return (self.pod_uid, self.name) if self.pod_uid else ("", self.volume_id)
+
+    @property
     def unique_name(self) -> str:
         """The volume's name in Node.status.volumesInUse and volumesAttached."""
         return unique_volume_name(self.driver, self.handle)
@@ -82,41 +87,36 @@ class MountRecord:
 class MountPaths:
     root: Path
 
+    def mount(self, record: MountRecord) -> Path:
+        """Where the record says that a volume is staged or published."""
+        return self.target(record) if record.pod_uid else self.staging(record)
+
+    def record(self, record: MountRecord) -> Path:
+        if record.is_block:
+            return (
+                self.root / _DEVICES / record.name / "data" / (f"{record.pod_uid}.json" if record.pod_uid else RECORD)
+            )
+        return self.mount(record).with_name(RECORD)
+
     def staging(self, record: MountRecord) -> Path:
         """The path for NodeStageVolume."""
         if record.is_block:
             return self.root / _DEVICES / "staging" / record.name
-        return self._staging_folder(record) / "globalmount"
-
-    def staging_record(self, record: MountRecord) -> Path:
-        if record.is_block:
-            return self.root / _DEVICES / record.name / "data" / RECORD
-        return self._staging_folder(record) / RECORD
+        digest = hashlib.sha256(record.handle.encode()).hexdigest()
+        return self.root / _PLUGIN / record.driver / digest / "globalmount"
 
     def target(self, record: MountRecord) -> Path:
         """The path for NodePublishVolume."""
         if record.is_block:
             return self.root / _DEVICES / "publish" / record.name / record.pod_uid
-        return self._pod_folder(record) / "mount"
-
-    def target_record(self, record: MountRecord) -> Path:
-        if record.is_block:
-            return self.root / _DEVICES / record.name / "data" / f"{record.pod_uid}.json"
-        return self._pod_folder(record) / RECORD
+        return self.pod(record.pod_uid) / "volumes" / _ESCAPED / record.name / "mount"
 
     def device_link(self, record: MountRecord) -> Path:
         """The pod's path to a block volume."""
-        return self.root / "pods" / record.pod_uid / "volumeDevices" / _ESCAPED / record.name
+        return self.pod(record.pod_uid) / "volumeDevices" / _ESCAPED / record.name
 
     def pod(self, uid: str) -> Path:
         return self.root / "pods" / uid
-
-    def _staging_folder(self, record: MountRecord) -> Path:
-        digest = hashlib.sha256(record.handle.encode()).hexdigest()
-        return self.root / _PLUGIN / record.driver / digest
-
-    def _pod_folder(self, record: MountRecord) -> Path:
-        return self.root / "pods" / record.pod_uid / "volumes" / _ESCAPED / record.name
 
 
 _log = logs.logger(__name__)

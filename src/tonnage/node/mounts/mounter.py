@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tonnage import keyed, quantity
 from tonnage.csi import csi_pb2 as csi
@@ -77,6 +77,15 @@ def finished_patch(claim: PersistentVolumeClaim, size: quantity.Quantity) -> Doc
     }
 
 
+_STEPS: Final = {
+    (False, False): "MountVolume.MountDevice",
+    (False, True): "MapVolume.SetUpDevice",
+    (True, False): "MountVolume.SetUp",
+    (True, True): "MapVolume.MapPodDevice",
+}
+"""Upstream's names, by whether a volume is published (else staged) and whether it is a block volume."""
+
+
 class MountStepFailed(TonnageError):
     """The message for people when staging or publishing failed. `cause` is the driver's answer."""
 
@@ -92,28 +101,24 @@ class Mounter(NodePart):
         super().__init__(context)
         self.paths = mount_paths.MountPaths(self._settings.folder(self._node))
         self._drivers = drivers
-        self._staged: dict[str, mount_paths.MountRecord] = {}
-        self._published: dict[tuple[str, str], mount_paths.MountRecord] = {}
-        self._checked: set[object] = set()  # keys of both that this process mounted itself
+        self._mounts: dict[tuple[str, str], mount_paths.MountRecord] = {}
+        """Staged and published volumes by `MountRecord.key`."""
+        self._checked: set[tuple[str, str]] = set()  # those that this process mounted itself
         self._locks = keyed.KeyedLocks()
 
     def recover(self) -> None:
         """Take over the mounts that the records on disk name."""
         mount_paths.sweep(self.paths)
-        for record in mount_paths.scan(self.paths):
-            if record.pod_uid:
-                self._published[record.pod_uid, record.name] = record
-            else:
-                self._staged[record.volume_id] = record
+        self._mounts = {record.key: record for record in mount_paths.scan(self.paths)}
 
     # -- what there is ------------------------------------------------------------------------------------------------
 
     def pods(self) -> set[str]:
         """The uids of pods that have a published volume."""
-        return {uid for uid, _ in self._published}
+        return {record.pod_uid for record in self._mounts.values() if record.pod_uid}
 
     def of_pod(self, uid: str) -> list[mount_paths.MountRecord]:
-        return [record for (owner, _), record in self._published.items() if owner == uid]
+        return [record for record in self._mounts.values() if record.pod_uid == uid]
 
     def recorded(self, uid: str) -> set[str]:
         """Names of the volumes that a pod has or may have: this process or the last one began to publish them."""
@@ -121,17 +126,16 @@ class Mounter(NodePart):
 
     def unused(self) -> list[str]:
         """Ids of staged volumes that are published for no pod."""
-        used = {record.volume_id for record in self._published.values()}
-        return [volume for volume in self._staged if volume not in used]
+        used = {record.volume_id for record in self._mounts.values() if record.pod_uid}
+        return [volume for uid, volume in self._mounts if not uid and volume not in used]
 
     def in_use(self) -> set[str]:
         """Names, as in Node.status, of every attachable volume that is or may be mounted."""
-        records = (*self._staged.values(), *self._published.values())
-        return {record.unique_name for record in records if record.is_attachable}
+        return {record.unique_name for record in self._mounts.values() if record.is_attachable}
 
     def is_mounted(self, to_mount: VolumeToMount) -> bool:
         """True if this process has mounted the volume for the pod."""
-        return (to_mount.record.pod_uid, to_mount.record.name) in self._checked
+        return to_mount.record.key in self._checked
 
     # -- up -----------------------------------------------------------------------------------------------------------
 
@@ -140,66 +144,52 @@ class Mounter(NodePart):
         async with self._locks.hold(to_mount.record.volume_id):
             driver = self._drivers.get(to_mount.record.driver)
             if driver.can.stage_unstage_volume and not to_mount.record.is_inline:
-                await self._stage(to_mount, publish_context)
-            await self._publish(to_mount, publish_context)
+                staged = replace(to_mount.record, pod_uid="")
+                await self._mount(staged, to_mount, to_mount.stage_secret, publish_context)
+            await self._mount(to_mount.record, to_mount, to_mount.publish_secret, publish_context)
 
-    async def _stage(self, to_mount: VolumeToMount, publish_context: Mapping[str, str]) -> None:
-        record = replace(to_mount.record, pod_uid="")
-        if record.volume_id in self._staged and record.volume_id in self._checked:
+    async def _mount(
+        self,
+        record: mount_paths.MountRecord,
+        to_mount: VolumeToMount,
+        secret: SecretReference | None,
+        publish_context: Mapping[str, str],
+    ) -> None:
+        """Stage the volume, or publish it if the record is a pod's. Does nothing if this process has done it."""
+        if record.key in self._checked:
             return
         await self._context.delay_or_stop()
-        driver = self._drivers.get(record.driver)
-        staging = self.paths.staging(record)
+        driver, path = self._drivers.get(record.driver), self.paths.mount(record)
         try:
-            secrets = await self._secret(to_mount.stage_secret)
-            await self._save(self.paths.staging_record(record), record)
-            self._staged[record.volume_id] = record
-            _make_folder(staging)
-            await driver.client.stage(
-                csi.NodeStageVolumeRequest(
-                    volume_id=record.handle,
-                    publish_context=publish_context,
-                    staging_target_path=str(staging),
-                    volume_capability=capability(to_mount, driver.can),
-                    secrets=secrets,
-                    volume_context=to_mount.context,
+            secrets = await self._secret(secret)
+            await self._save(self.paths.record(record), record)
+            self._mounts[record.key] = record
+            _make_folder(path.parent if record.pod_uid else path)
+            common: dict[str, Any] = {
+                "volume_id": record.handle,
+                "publish_context": publish_context,
+                "volume_capability": capability(to_mount, driver.can),
+                "secrets": secrets,
+            }
+            if not record.pod_uid:
+                stage = csi.NodeStageVolumeRequest(
+                    staging_target_path=str(path), volume_context=to_mount.context, **common
                 )
-            )
-        except TonnageError as exc:
-            step = "MapVolume.SetUpDevice" if record.is_block else "MountVolume.MountDevice"
-            raise MountStepFailed(step, to_mount, exc) from exc
-        self._checked.add(record.volume_id)
-
-    async def _publish(self, to_mount: VolumeToMount, publish_context: Mapping[str, str]) -> None:
-        record, key = to_mount.record, (to_mount.record.pod_uid, to_mount.record.name)
-        if key in self._published and key in self._checked:
-            return
-        await self._context.delay_or_stop()
-        driver = self._drivers.get(record.driver)
-        target = self.paths.target(record)
-        try:
-            secrets = await self._secret(to_mount.publish_secret)
-            await self._save(self.paths.target_record(record), record)
-            self._published[key] = record
-            _make_folder(target.parent)
-            await driver.client.publish(
-                csi.NodePublishVolumeRequest(
-                    volume_id=record.handle,
-                    publish_context=publish_context,
+                await driver.client.stage(stage)
+            else:
+                publish = csi.NodePublishVolumeRequest(
                     staging_target_path=self._staging_path(record, driver.can),
-                    target_path=str(target),
-                    volume_capability=capability(to_mount, driver.can),
+                    target_path=str(path),
                     readonly=to_mount.read_only,
-                    secrets=secrets,
                     volume_context={**to_mount.context, **to_mount.pod_info},
+                    **common,
                 )
-            )
-            if record.is_block:
-                _link(self.paths.device_link(record), target)
+                await driver.client.publish(publish)
+                if record.is_block:
+                    _link(self.paths.device_link(record), path)
         except TonnageError as exc:
-            step = "MapVolume.MapPodDevice" if record.is_block else "MountVolume.SetUp"
-            raise MountStepFailed(step, to_mount, exc) from exc
-        self._checked.add(key)
+            raise MountStepFailed(_STEPS[bool(record.pod_uid), record.is_block], to_mount, exc) from exc
+        self._checked.add(record.key)
 
     async def expand(self, pod: Pod, to_mount: VolumeToMount) -> None:
         """The node's half of an expansion: expand a mounted volume if its claim waits for that, and write the claim.
@@ -252,39 +242,29 @@ class Mounter(NodePart):
     async def unpublish(self, record: mount_paths.MountRecord) -> None:
         """Unpublish a volume for one pod. Raises TonnageError; then the record stays."""
         async with self._locks.hold(record.volume_id):
-            key = (record.pod_uid, record.name)
-            if key not in self._published:
-                return
-            await self._context.delay_or_stop()
-            driver = self._drivers.get(record.driver)
-            target = self.paths.target(record)
-            await driver.client.unpublish(
-                csi.NodeUnpublishVolumeRequest(volume_id=record.handle, target_path=str(target))
-            )
-            self._checked.discard(key)
-            if record.is_block:
-                _unlink(self.paths.device_link(record), target)
-                mount_paths.remove_empty(self.paths.device_link(record).parent, upto=self.paths.root)
-            mount_paths.remove_empty(target, upto=self.paths.root)
-            mount_paths.remove(self.paths.target_record(record), upto=self.paths.root)
-            del self._published[key]
+            if record.key in self._mounts:
+                await self._unmount(record)
 
     async def unstage(self, volume: str, *, is_wanted: Callable[[str], bool]) -> None:
         """Unstage a volume that no pod has and that, by `is_wanted`, no pod is about to have."""
         async with self._locks.hold(volume):
-            record = self._staged.get(volume)
-            if record is None or volume not in self.unused() or is_wanted(volume):
-                return
-            await self._context.delay_or_stop()
-            driver = self._drivers.get(record.driver)
-            staging = self.paths.staging(record)
-            await driver.client.unstage(
-                csi.NodeUnstageVolumeRequest(volume_id=record.handle, staging_target_path=str(staging))
-            )
-            self._checked.discard(volume)
-            mount_paths.remove_empty(staging, upto=self.paths.root)
-            mount_paths.remove(self.paths.staging_record(record), upto=self.paths.root)
-            del self._staged[volume]
+            if volume in self.unused() and not is_wanted(volume):
+                await self._unmount(self._mounts["", volume])
+
+    async def _unmount(self, record: mount_paths.MountRecord) -> None:
+        await self._context.delay_or_stop()
+        client, path = self._drivers.get(record.driver).client, self.paths.mount(record)
+        if record.pod_uid:
+            await client.unpublish(csi.NodeUnpublishVolumeRequest(volume_id=record.handle, target_path=str(path)))
+        else:
+            await client.unstage(csi.NodeUnstageVolumeRequest(volume_id=record.handle, staging_target_path=str(path)))
+        self._checked.discard(record.key)
+        if record.is_block and record.pod_uid:
+            _unlink(self.paths.device_link(record), path)
+            mount_paths.remove_empty(self.paths.device_link(record).parent, upto=self.paths.root)
+        mount_paths.remove_empty(path, upto=self.paths.root)
+        mount_paths.remove(self.paths.record(record), upto=self.paths.root)
+        del self._mounts[record.key]
 
     def forget_pod(self, uid: str) -> None:
         """Remove the empty folder of a pod that has no mounts left."""
