@@ -111,11 +111,11 @@ async def test_a_claim_whose_node_was_taken_back_is_not_tried_from_an_old_pictur
         await by_hand.look()
         await by_hand.provisioning.reconcile(claim.uid)
         assert (await on.get_claim("data")).selected_node == ""
-        assert await by_hand.provisioning.reconcile(claim.uid) is None
-        await by_hand.look()
-        # While nobody finds another node its pods are told again, five minutes after the first time.
-        remind_s = await by_hand.provisioning.reconcile(claim.uid)
-        assert remind_s is not None and 200.0 < remind_s <= 300.0
+        for _ in range(2):
+            # While nobody finds another node its pods are told again, five minutes after the first time.
+            remind_s = await by_hand.provisioning.reconcile(claim.uid)
+            assert remind_s is not None and 200.0 < remind_s <= 300.0
+            await by_hand.look()
         assert len(on.driver.asked("CreateVolume")) == 1
 
 

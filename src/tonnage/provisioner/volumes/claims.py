@@ -216,36 +216,31 @@ class _Refusal:
 class Rescheduling(ProvisionerPart):
     """Asks the scheduler by annotation, and informs people by events on pods."""
 
-    def __init__(self, context: ProvisionerContext) -> None:
+    def __init__(self, context: ProvisionerContext, volumes: cache.MutationCache[PersistentVolume]) -> None:
         super().__init__(context)
+        self._newest_volumes = volumes
         self._has_all_nodes = context.caches.has_all_nodes
         self._refusals: dict[str, _Refusal] = {}
-        self._made: dict[str, PersistentVolume] = {}  # by claim uid, until the cache shows them
 
-    async def remove_selected_node(self, claim: PersistentVolumeClaim, node: str) -> str:
-        """Remove this selected node if it is still set; returns the claim's old version, or empty. Raises Conflict."""
+    async def remove_selected_node(self, claim: PersistentVolumeClaim, node: str) -> PersistentVolumeClaim | None:
+        """Remove this selected node if it is still set; returns the claim as it is then. Raises Conflict."""
         current = await self._client.find(PersistentVolumeClaim, claim.key)
         if current is None or current.uid != claim.uid or current.selected_node != node or current.spec.volume_name:
-            return ""
+            return current
         version = current.metadata.resource_version
         patch = {"metadata": {"resourceVersion": version, "annotations": {core_v1.SELECTED_NODE: None}}}
-        await self._client.patch(PersistentVolumeClaim, claim.key, patch)
+        patched = await self._client.patch(PersistentVolumeClaim, claim.key, patch)
         _log.info("Asked the scheduler for another node", claim=claim.key, node=node)
-        return version
+        return patched
 
     def refused(self, claim: PersistentVolumeClaim, node: str, told: str) -> None:
         refusal = self._refusals.setdefault(claim.uid, _Refusal(claim))
         refusal.claim = claim
         refusal.told_by_node[node] = told
 
-    def made(self, claim: PersistentVolumeClaim, volume: PersistentVolume) -> None:
-        self._refusals.pop(claim.uid, None)
-        self._made[claim.uid] = volume
-
     def forget(self, uid: str) -> None:
-        """The claim is gone, or the caches show its volume."""
+        """The claim is gone, or has its volume."""
         self._refusals.pop(uid, None)
-        self._made.pop(uid, None)
 
     async def remind(self, claim: PersistentVolumeClaim) -> float | None:
         """Repeat the events of a refused claim without a node if it is time; returns seconds until the next time."""
@@ -300,5 +295,4 @@ class Rescheduling(ProvisionerPart):
 
     def _volume_of(self, claim: PersistentVolumeClaim) -> PersistentVolume | None:
         """A claim's volume; before the binding it is found by its name."""
-        name = claim.spec.volume_name or self._options.volume_name(claim.uid)
-        return self._volumes.get(name) or self._made.get(claim.uid)
+        return self._newest_volumes.get(claim.spec.volume_name or self._options.volume_name(claim.uid))

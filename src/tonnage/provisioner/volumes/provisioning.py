@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable
 from typing import Final
 
 from tonnage import clock, errors, logs
-from tonnage.client.cache import Indexer
+from tonnage.client.cache import Indexer, MutationCache
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import CsiError, error_text
 from tonnage.objects.core_v1 import SELECTED_NODE, PersistentVolume, PersistentVolumeClaim
@@ -110,8 +110,8 @@ class Ownership(ProvisionerPart):
         return False
 
 
-_SEEN_WITHIN_S = 30.0
-"""How long our new PersistentVolume may take to arrive by watch before the claim is treated as having none."""
+_LOOK_AGAIN_S = 30.0
+"""When to look again for a new PersistentVolume that has not arrived by watch: it may be deleted already."""
 
 _log = logs.logger("tonnage.provisioner")
 
@@ -123,7 +123,9 @@ class ProvisionController(ProvisionerPart):
         self._driver_name = context.driver_info.name
         self._preparation = Preparation(context)
         self._creator = VolumeCreator(context)
-        self._rescheduling = claims.Rescheduling(context)
+        self._newest = MutationCache(caches.claims, clock=context.clock)
+        self._newest_volumes = MutationCache(caches.volumes, clock=context.clock)
+        self._rescheduling = claims.Rescheduling(context, self._newest_volumes)
         self._ownership = Ownership(context, deployment, self._preparation) if deployment is not None else None
         self._backoff = context.new_backoff()
         self._of_uid = Indexer(caches.claims, lambda claim: (claim.uid,))
@@ -132,8 +134,6 @@ class ProvisionController(ProvisionerPart):
         self._refused: set[str] = set()  # claims that the driver has clearly refused
         self._node_gone_since_s: dict[str, float] = {}  # of claims that may have a volume there
         self._saved_at_s: dict[str, float] = {}
-        self._handled_versions: dict[str, frozenset[str]] = {}
-        """Resource versions of a claim that have been handled; caches lag behind."""
         self.work = context.queue("provisioning", self.reconcile)
         self.work.follow(caches.claims, lambda claim: (claim.uid,))
         self.work.follow(caches.volumes, lambda volume: (volume.spec.claim_ref.uid,) if volume.spec.claim_ref else ())
@@ -158,14 +158,12 @@ class ProvisionController(ProvisionerPart):
             return self._backoff.left_s(uid, attempt_key) or await self._try(
                 asked.claim, asked.storage_class, attempt_key
             )
-        claim = next(iter(self._of_uid(uid)), None)
-        if claim is None or claims.provisioner_of(claim) != self._driver_name:
+        claim = next((self._newest.get(shown.key) for shown in self._of_uid(uid)), None)
+        if claim is None or claim.uid != uid or claims.provisioner_of(claim) != self._driver_name:
             self._forget(uid)
             return None
-        if not claims.is_for(claim, self._driver_name) or self._has_volume(claim):
+        if not claims.is_for(claim, self._driver_name) or self._made_for(claim) is not None:
             return await self._done_with(claim)
-        if claim.metadata.resource_version in self._handled_versions.get(uid, ()):
-            return None  # an old version: the newer one is on its way
         is_going = claim.metadata.is_terminating
         if is_going and (not claims.is_protected(claim) or uid in self._refused):
             return await self._done_with(claim)  # nothing was created for it, and nothing shall be
@@ -198,41 +196,31 @@ class ProvisionController(ProvisionerPart):
         node = self._nodes.get(claim.selected_node)
         return claim.selected_node, node.uid if node is not None else "", storage_class.uid
 
-    def _has_volume(self, claim: PersistentVolumeClaim) -> bool:
-        """True if the claim's volume exists, by the cache or by our own last write."""
+    def _made_for(self, claim: PersistentVolumeClaim) -> PersistentVolume | None:
+        """The volume that was made for a claim, by the cache or by our own last write."""
         try:
-            name = self._options.volume_name(claim.uid)
+            return self._newest_volumes.get(self._options.volume_name(claim.uid))
         except InvalidClaim:
-            return False
-        if name in self._volumes:
-            return True
-        saved_at_s = self._saved_at_s.get(claim.uid)
-        return saved_at_s is not None and self._clock.monotonic() - saved_at_s < _SEEN_WITHIN_S
+            return None
 
     async def _done_with(self, claim: PersistentVolumeClaim) -> float | None:
         """The claim has its volume, or gets none; returns seconds to wait while the binder may remove our finalizer."""
         await claims.write_refusal(self._client, claim, "")
         if claims.is_protected(claim):
-            left_s = 0.0 if claim.metadata.is_terminating else self._left_s(claim, claims.BINDER_S)
-            if left_s > 0:
-                return left_s
+            saved_at_s = self._saved_at_s.get(claim.uid)
+            if saved_at_s is not None and not (claim.spec.volume_name or claim.metadata.is_terminating):
+                left_s = saved_at_s + claims.BINDER_S - self._clock.monotonic()
+                if left_s > 0:
+                    return left_s
             await claims.unprotect(self._client, claim)
         self._forget(claim.uid)
-        left_s = self._left_s(claim, _SEEN_WITHIN_S)
-        return left_s if left_s > 0 else None
-
-    def _left_s(self, claim: PersistentVolumeClaim, within_s: float) -> float:
-        """What is left of `within_s` since its volume was saved; 0 if it is bound."""
-        saved_at_s = self._saved_at_s.get(claim.uid)
-        if saved_at_s is None or claim.spec.volume_name:
-            return 0.0
-        return saved_at_s + within_s - self._clock.monotonic()
+        made = self._made_for(claim)
+        return None if made is None or made.name in self._volumes else _LOOK_AGAIN_S
 
     def _forget(self, uid: str) -> None:
         self._backoff.forget(uid)
         self._refused.discard(uid)
         self._node_gone_since_s.pop(uid, None)
-        self._handled_versions.pop(uid, None)
         self._rescheduling.forget(uid)
         if not self._of_uid(uid):
             self._saved_at_s.pop(uid, None)
@@ -271,9 +259,10 @@ class ProvisionController(ProvisionerPart):
         if (left_s := self._backoff.left_s(claim.uid, attempt_key)) > 0:
             return left_s
         try:
-            await self._client.create(volume)
+            written = await self._client.create(volume)
         except errors.AlreadyExists:
             _log.debug("The volume was written before", volume=volume.name)
+            written = await self._client.get(PersistentVolume, volume.name)
         except errors.TonnageError as exc:
             _log.error("A volume is made and cannot be written", volume=volume.name, error=exc.message)
             told = f"error saving volume {volume.name}: {exc.message}"
@@ -285,7 +274,8 @@ class ProvisionController(ProvisionerPart):
             return self._pause_s(claim, attempt_key, at_least_s=self._options.retry_max_s)
         del self._unsaved[claim.uid]
         self._backoff.forget(claim.uid)
-        self._rescheduling.made(claim, volume)
+        self._rescheduling.forget(claim.uid)
+        self._newest_volumes.store(written)
         self._saved_at_s[claim.uid] = self._clock.monotonic()
         _log.info("Provisioned", claim=claim.key, volume=volume.name)
         told = f"Successfully provisioned volume {volume.name}"
@@ -377,9 +367,10 @@ class ProvisionController(ProvisionerPart):
     async def _rescheduled(self, claim: PersistentVolumeClaim, node: str) -> bool:
         """True if the scheduler has been asked for another node; otherwise this one is retried later."""
         try:
-            version = await self._rescheduling.remove_selected_node(claim, node)
+            newest = await self._rescheduling.remove_selected_node(claim, node)
         except errors.TonnageError as exc:
             _log.info("The node could not be taken back", claim=claim.key, node=node, error=exc.message)
             return False
-        self._handled_versions[claim.uid] = frozenset({version, claim.metadata.resource_version})
-        return True
+        if newest is not None:
+            self._newest.store(newest)
+        return newest is not None
