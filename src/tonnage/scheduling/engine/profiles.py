@@ -55,7 +55,6 @@ from tonnage.scheduling.spread.residents import CarriedTerms, Residents
 from tonnage.scheduling.volumes import hints, volume_reach
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
-from tonnage.scheduling.volumes.reservations.holds import Refusals, ServerTime
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
 from tonnage.scheduling.volumes.static_volumes import StaticVolumes
@@ -119,9 +118,7 @@ INDEXES: Final[tuple[type, ...]] = (
     volume_reach.VolumePlaces,
     ToldRebuilds,
     hints.TopologyKeys,
-    Refusals,
-    ServerTime,
-    Reservations,  # reads the two above and the capacity index, like the next
+    Reservations,  # reads the capacity index, like the next
     Ledger,
 )
 

@@ -45,7 +45,7 @@ from tonnage.scheduling.volumes.explain.account_entries import Miss, NodeAccount
 from tonnage.scheduling.volumes.explain.refusal_notes import half_made, reserved_room
 from tonnage.scheduling.volumes.explain.volume_account import VolumeAccount
 from tonnage.scheduling.volumes.packing.pool_grades import Grade
-from tonnage.scheduling.volumes.reservations.holds import CapacityHolds, Refusals, ServerTime
+from tonnage.scheduling.volumes.reservations.holds import CapacityHolds
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
 from tonnage.scheduling.volumes.static_volumes import StaticVolumes
@@ -148,7 +148,7 @@ class VolumeBinding(
     def indexes(self) -> Iterable[type]:
         yield from (CapacityIndex, StaticVolumes, AttachedVolumes, VolumePlaces, ToldRebuilds, hints.TopologyKeys)
         if self.reservation in HOLDS_BY_MODE:
-            yield from (Refusals, ServerTime, HOLDS_BY_MODE[self.reservation])
+            yield HOLDS_BY_MODE[self.reservation]
 
     @cached_property
     def _scores(self) -> VolumeScores | None:

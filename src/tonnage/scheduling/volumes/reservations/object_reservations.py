@@ -7,17 +7,16 @@ Any refresh by a provisioner ends a reservation. Pools kept by `tonnage pools` m
 volumes, one may be created and shown long before the other. The timeout runs from when the claims are bound, and the
 source of the pools must have been checked since.
 
-A reservation holds while the object has the resourceVersion it was reserved with. It belongs to one pod, or to several
-that share a claim. Siblings in a capacity group are reserved too, each until its own refresh. During a rebuild, only
-the rebuild's end ends the reservation. After a restart only running rebuilds are reserved.
+A reservation is computed anew whenever one of its claims, their volumes or its object changes. It belongs to one pod,
+or to several that share a claim. Siblings in a capacity group are reserved too, each until its own refresh. During a
+rebuild, only the rebuild's end ends the reservation. After a restart only running rebuilds are reserved.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from types import MappingProxyType
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod, PodMeta
 from tonnage.objects.meta import Key, split_key
@@ -30,37 +29,29 @@ from tonnage.scheduling.volumes.capacity.pools import free_bytes, is_elsewhere, 
 from tonnage.scheduling.volumes.demand import VolumePlan, size_to_make
 from tonnage.scheduling.volumes.packing.pool_fits import Sizes
 from tonnage.scheduling.volumes.reservations import holds
-from tonnage.scheduling.volumes.volume_reach import RebuildProgress, VolumePlaces, is_on_its_way, progress_of
+from tonnage.scheduling.volumes.volume_reach import RebuildProgress, VolumePlaces, is_on_its_way
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, kw_only=True)
 class ReservedObject(holds.HoldRecord):
     """One object, reserved for some claims of a pod, or of several pods that share a claim. `key`: the object's uid.
-    `made_at`: when the last of its claims was seen bound."""
+    `made_at`: when the last of its claims was seen bound. Without `pods`: a rebuild that outlives its pod."""
 
     capacity: CSIStorageCapacity
     """The object when it was reserved, or when another source took over its pools."""
-    pods: dict[str, PodInfo]
-    """The holders by uid; the first one is shown. Empty for a rebuild that outlives its pod."""
     claims: tuple[PersistentVolumeClaim, ...]
     """The claims as they were reserved for; a bound one is to be rebuilt."""
-    since: datetime
     taken_bytes: int
     asked_at: datetime | None = None
     """`since` by the server's clock, as far as it is known."""
-    version: str = ""
-    """The version of the object's figures; the reservation holds while the object has it."""
     waited: dict[Key, PersistentVolumeClaim] = field(default_factory=dict)
     """The claims still pending or bound; claims that were given back are left out."""
     is_under_way: bool = False
     """True while a volume to be rebuilt has not arrived."""
     is_bound: bool = False
-    looked_at: datetime | None = None
-    """The last check of its pools at `made_at`."""
 
     def __post_init__(self) -> None:
-        self.key, self.version = identity(self.capacity), self.capacity.figures_version
-        self.waited, self.charged = {claim.key: claim for claim in self.claims}, {self.key: self.taken_bytes}
+        self.key, self.waited = identity(self.capacity), {claim.key: claim for claim in self.claims}
 
     def is_for(self, own: Collection[Key]) -> bool:
         """True if the reservation is for these claims: it was made for a subset or a superset of them."""
@@ -79,9 +70,7 @@ class ReservedObject(holds.HoldRecord):
             why = "its volumes are rebuilt; waits for the object to be refreshed"
         elif self.is_bound:
             why = holds.WAITS_FOR_REFRESH
-        pod, claims = next((each.key for each in self.pods.values()), ""), tuple(claim.key for claim in self.claims)
-        held = (capacity.key, self.key, pod, claims, self.taken_bytes, self.since, why)
-        return holds.Hold(*held, timeout_s=self.timeout_s, is_rebuild=self.is_under_way)
+        return self.hold(capacity, tuple(claim.key for claim in self.claims), why, is_rebuild=self.is_under_way)
 
 
 class Reservations(holds.CapacityHolds):
@@ -93,7 +82,7 @@ class Reservations(holds.CapacityHolds):
         super().__init__(cluster)
         self._records: holds.Records[ReservedObject] = holds.Records()
         self._listen(CSIStorageCapacity, self._capacity_changed)
-        self._listen(PersistentVolumeClaim, self._claim_changed)
+        self._listen(PersistentVolumeClaim, lambda old, new: self._look_at(PersistentVolumeClaim, either(old, new).key))
         self._listen(PersistentVolume, self._volume_changed)
         self._groups.on_change.append(self._groups_changed)
         self._find_rebuilds()
@@ -101,11 +90,9 @@ class Reservations(holds.CapacityHolds):
     # -- asking -------------------------------------------------------------------------------------------------------
 
     def is_reserved(self, capacity: CSIStorageCapacity, own: Collection[Key] = ()) -> bool:
-        """True if the object, in the version it was reserved with, is reserved for other claims than `own`."""
+        """True if the object is reserved for other claims than `own`."""
         held = self._records.get(identity(capacity))
-        if held is None or held.version != capacity.figures_version:
-            return False
-        return not own or not held.is_for(own)
+        return held is not None and not (own and held.is_for(own))
 
     def held(self, members: Sequence[CSIStorageCapacity], own: Collection[Key]) -> Sizes | None:
         return None if any(self.is_reserved(capacity, own) for capacity in members) else ()
@@ -149,7 +136,7 @@ class Reservations(holds.CapacityHolds):
         assumed = {claim.key: holds.as_assumed(claim, self._storage) for claim in claims}
         if before is not None:
             is_shared = is_sibling or any(map(before.shares, assumed.values()))
-            if before.version == known.figures_version and is_shared:
+            if is_shared:
                 pods, since, asked_at = [*before.pods.values(), pod], before.since, before.asked_at
                 if timeout_s is not None and before.timeout_s is not None:
                     timeout_s = max(timeout_s, before.timeout_s)
@@ -184,7 +171,16 @@ class Reservations(holds.CapacityHolds):
         sizes = [size_to_make(claim, self._storage, is_rebuild=claim.is_bound) for claim in claims]
         taken_bytes = sum(size for size in sizes if size is not None)
         by_uid = {pod.uid: pod for pod in pods}
-        self._look(ReservedObject(capacity, by_uid, tuple(claims), since, taken_bytes, asked_at, timeout_s=timeout_s))
+        record = ReservedObject(
+            capacity=capacity,
+            pods=by_uid,
+            claims=tuple(claims),
+            since=since,
+            taken_bytes=taken_bytes,
+            asked_at=asked_at,
+            timeout_s=timeout_s,
+        )
+        self._look(record)
 
     def release(self, pod_uid: str) -> None:
         """A reservation that another pod has as well, or took over, stays."""
@@ -214,44 +210,35 @@ class Reservations(holds.CapacityHolds):
                 gone = PodInfo(Pod(metadata=PodMeta(namespace=namespace, name=name, uid=uid)))
                 holder = pods.get(hold.pod, gone)
                 by_uid = {holder.uid: holder} if hold.pod else {}
-                self._file(ReservedObject(capacity, by_uid, tuple(claims), hold.since, hold.bytes))
-                self._changed[hold.uid] = False
+                record = ReservedObject(
+                    capacity=capacity, pods=by_uid, claims=tuple(claims), since=hold.since, taken_bytes=hold.bytes
+                )
+                self._charge(record, {hold.uid: hold.bytes})
         self._tell()
 
-    def _is_unchecked(self, held: ReservedObject) -> bool:
-        now = self._index.object_of(held.key)
-        if now is None or not now.is_unchecked_since(held.made_at):
-            return False
-        claims = [self._storage.claims.get(key) for key, each in held.waited.items() if not each.is_bound]
+    def _objects_of(self, record: ReservedObject) -> Sequence[CSIStorageCapacity]:
+        known = self._index.object_of(record.key)
+        return (known,) if known is not None else ()
+
+    def _bound_at(self, record: ReservedObject) -> datetime | None:
+        claims = [self._storage.claims.get(key) for key, each in record.waited.items() if not each.is_bound]
         stamps = [claim.metadata.updated_at for claim in claims if claim is not None]
         known = [stamp for stamp in stamps if stamp is not None]
-        bound_at = max(known) if known and len(known) == len(held.waited) else None
-        return not holds.is_looked_at_anew(now, held.looked_at, bound_at)
+        return max(known) if known and len(known) == len(record.waited) else None
 
     # -- storage events -----------------------------------------------------------------------------------------------
 
     def _capacity_changed(self, old: CSIStorageCapacity | None, new: CSIStorageCapacity | None) -> None:
-        gone = old if old is not None and (new is None or identity(new) != identity(old)) else None
-        held = self._records.get(identity(gone)) if gone is not None else None
-        if held is not None:
+        held = self._records.get(identity(old)) if old is not None else None
+        if held is not None and (new is None or identity(new) != held.key):
             self._end(held, holds.DELETION)
-        if new is not None:
-            held = self._records.get(identity(new))
-            if held is not None and holds.is_refresh(held.version, new):
-                self._refreshed(held, new)
-            if old is None or is_elsewhere(old, new):
-                for sibling in self._groups.siblings(new):
-                    self._hold_siblings(sibling)
-
-    def _refreshed(self, held: ReservedObject, new: CSIStorageCapacity) -> None:
-        self._look(held)  # a rebuild that was refused may have lost its room
-        if held not in self._records:
-            return
-        if held.is_under_way or not self._is_shown(held, new):
-            held.version = new.figures_version
-            self._changed.setdefault(held.key, False)
-        else:
-            self._end(held, holds.REFRESH)
+        elif held is not None and old is not None and new is not None and holds.is_refresh(old.figures_version, new):
+            self._look(held)  # a rebuild that was refused may have lost its room
+            if held in self._records and not held.is_under_way and self._is_shown(held, new):
+                self._end(held, holds.REFRESH)
+        if new is not None and (old is None or is_elsewhere(old, new)):
+            for sibling in self._groups.siblings(new):
+                self._hold_siblings(sibling)
 
     def _is_shown(self, held: ReservedObject, new: CSIStorageCapacity) -> bool:
         """True if a refresh shows the reserved volumes. Any refresh by a provisioner does (KEP-5925). Kept pools do if
@@ -293,74 +280,52 @@ class Reservations(holds.CapacityHolds):
             if self._records.get(identity(sibling)) is None:
                 self._record(sibling, held.pods.values(), held.waited.values(), held.since, held.asked_at)
 
-    def _claim_changed(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
-        key = either(old, new).key
-        for held in self._records.of(PersistentVolumeClaim, key):
-            asked = held.waited[key]
-            is_lost = new is not None and asked.selected_node not in ("", new.selected_node)
-            cause = holds.DELETION if new is None or new.uid != asked.uid else holds.FAILURE if is_lost else ""
-            self._look(held, {key: cause} if cause else {})
-
     def _volume_changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
         name = either(old, new).name
         for held in self._records.of(PersistentVolume, name):
-            rebuilt = [key for key, asked in held.waited.items() if asked.spec.volume_name == name]
-            self._look(held, dict.fromkeys(rebuilt, holds.DELETION) if new is None else {})
+            self._look(held, gone=name if new is None else "")
 
     # -- one reservation ----------------------------------------------------------------------------------------------
 
-    def _look(self, held: ReservedObject, lost: Mapping[Key, str] = MappingProxyType({})) -> None:
-        """Compute a reservation from its claims and volumes, and keep it, or end it if no claim is left. `lost`: claims
-        that will no longer be created there, and why. The wait for a refresh begins when all claims are bound and all
-        rebuilds are done."""
-        causes, held.is_under_way = dict(lost), False
-        for key, asked in held.waited.items():
-            if key in causes:
-                continue
-            progress = self._progress(held, asked)
-            if not asked.is_bound and self._refusals.of(self._storage.claims.get(key) or asked):
-                causes[key] = holds.REFUSAL
-            elif asked.is_bound and progress is RebuildProgress.ELSEWHERE:
-                causes[key] = holds.FAILURE
-            held.is_under_way |= asked.is_bound and progress is RebuildProgress.UNDER_WAY
-        held.waited = {key: each for key, each in held.waited.items() if key not in causes}
-        self._file(held)
-        if not held.waited and causes:
-            self._end(held, list(causes.values())[-1])
+    def _look(self, held: ReservedObject, gone: str = "") -> None:
+        """Compute a reservation from its claims and volumes. It ends if no claim is left. The wait for a refresh begins
+        when all claims are bound and all rebuilds are done. `gone`: a volume that was deleted."""
+        lost = {key: cause for key, asked in held.waited.items() if (cause := self._why_lost(held, asked, gone))}
+        held.waited = {key: each for key, each in held.waited.items() if key not in lost}
+        self._charge(held, {held.key: held.taken_bytes})
+        if lost and not held.waited:
+            self._end(held, list(lost.values())[-1])
             return
-        bound = [(self._storage.claims.get(key) or asked).is_bound for key, asked in held.waited.items()]
-        is_bound = all(bound) and not held.is_under_way
+        claims = [self._storage.claims.get(key) for key in held.waited]
+        held.is_under_way = any(map(self._is_moving, held.waited.values()))
+        is_bound = all(claim is not None and claim.is_bound for claim in claims) and not held.is_under_way
         if is_bound and not held.is_bound:
-            now = self._index.object_of(held.key)
-            held.made_at, held.looked_at = self._server.now(), now.checked_at if now is not None else None
-            held.waits_since_s = self._clock.monotonic()
+            self._was_made(held, self._server.now())
         elif not is_bound:
             held.waits_since_s = None
         held.is_bound = is_bound
 
-    def _progress(self, held: ReservedObject, asked: PersistentVolumeClaim) -> RebuildProgress:
-        """How far a rebuild has come; ELSEWHERE also if it was refused and does not fit the object's figures now."""
-        volume, node_name = self._storage.volumes.get(asked.spec.volume_name), asked.selected_node
-        progress = RebuildProgress.UNDER_WAY if volume is None else progress_of(self._cluster, volume, node_name)
-        is_missed = self._cluster.index(VolumePlaces).is_missed(asked.spec.volume_name, node_name)
-        if progress is RebuildProgress.UNDER_WAY and is_missed:
-            size, now = size_to_make(asked, self._storage, is_rebuild=True), self._index.object_of(held.key)
-            if size is not None and largest_volume(now or held.capacity) < size:
-                return RebuildProgress.ELSEWHERE
-        return progress
+    def _why_lost(self, held: ReservedObject, asked: PersistentVolumeClaim, gone: str) -> str:
+        """Why a claim's volume will not be created from the object; empty if it will, or was. A rebuild is lost also if
+        it was refused and does not fit the object's figures now."""
+        claim, name = self._storage.claims.get(asked.key), asked.spec.volume_name
+        if claim is None or claim.uid != asked.uid or (gone and name == gone):
+            return holds.DELETION
+        if asked.selected_node not in ("", claim.selected_node):
+            return holds.FAILURE
+        if not asked.is_bound:
+            return holds.REFUSAL if self._refusals.of(claim) else ""
+        is_elsewhere = self._progress(asked) is RebuildProgress.ELSEWHERE
+        if self._is_moving(asked) and self._cluster.index(VolumePlaces).is_missed(name, asked.selected_node):
+            size = size_to_make(asked, self._storage, is_rebuild=True)
+            is_elsewhere = size is not None and largest_volume(self._index.object_of(held.key) or held.capacity) < size
+        return holds.FAILURE if is_elsewhere else ""
 
-    def _file(self, held: ReservedObject) -> None:
-        if held not in self._records:
-            self._changed.setdefault(held.key, False)
-        tags: set[holds.Tag] = {(CSIStorageCapacity, held.key), *((Pod, uid) for uid in held.pods)}
-        for key, claim in held.waited.items():
-            tags |= {
-                (PersistentVolumeClaim, key),
-                *([(PersistentVolume, claim.spec.volume_name)] if claim.is_bound else ()),
-            }
-        self._records.file(held, tags)
+    def _is_moving(self, asked: PersistentVolumeClaim) -> bool:
+        return asked.is_bound and self._progress(asked) is RebuildProgress.UNDER_WAY
 
-    def _end(self, held: ReservedObject, cause: str) -> None:
-        self._records.remove(held)
-        self.ended[cause] += 1
-        self._changed[held.key] = True
+    def _tags(self, record: ReservedObject) -> Iterator[holds.Tag]:
+        for key, claim in record.waited.items():
+            yield PersistentVolumeClaim, key
+            if claim.is_bound:
+                yield PersistentVolume, claim.spec.volume_name

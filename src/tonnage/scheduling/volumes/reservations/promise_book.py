@@ -25,13 +25,13 @@ The age of a volume is measured by the server's clock (`ServerTime`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import count
 
 import numpy as np
 
-from tonnage.objects.core_v1 import PROVISIONED_BY, PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.core_v1 import PROVISIONED_BY, PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.core_v1.persistent_volume import (
     BIND_COMPLETED,
     SELECTED_NODE,
@@ -47,7 +47,7 @@ from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.capacity.pools import largest_volume
 from tonnage.scheduling.volumes.reservations import holds
 from tonnage.scheduling.volumes.reservations.promises import EVER, Decided, Figures, Promise
-from tonnage.scheduling.volumes.volume_reach import RebuildProgress, VolumePlaces, is_on_its_way, progress_of, reachable
+from tonnage.scheduling.volumes.volume_reach import RebuildProgress, VolumePlaces, is_on_its_way, reachable
 
 
 class PromiseBook(holds.CapacityHolds):
@@ -99,7 +99,7 @@ class PromiseBook(holds.CapacityHolds):
         if is_moving or self._has_just_arrived(claim, volume, objects):
             promise = self._new(claim, self._clock.now(), is_rebuild=True)
             if not is_moving:
-                self._was_made(promise, tick, self._server.now())
+                self._arrived(promise, tick, self._server.now())
         elif created_at is None or not claim.selected_node:
             return
         else:
@@ -108,7 +108,7 @@ class PromiseBook(holds.CapacityHolds):
                 return
             promise = self._new(claim, created_at)
             promise.volume, promise.order = volume, next(self._orders)
-            self._was_made(promise, tick, created_at, age_s)
+            self._arrived(promise, tick, created_at, age_s)
         self._look(promise)
 
     def _has_just_arrived(
@@ -131,7 +131,7 @@ class PromiseBook(holds.CapacityHolds):
         if not place or self._records.get(claim.key) is not None:
             self._came_undecided(volume)
             return
-        promise = Promise(claim, self._clock.now(), EVER, is_left_behind=True, has_claim=False)
+        promise = Promise(claim=claim, since=self._clock.now(), decided=EVER, is_left_behind=True, has_claim=False)
         promise.made_tick, promise.made_at = self._figures.tick, created_at
         promise.waits_since_s = self._clock.monotonic() - age_s
         promise.volume, promise.order = volume, next(self._orders)
@@ -184,13 +184,12 @@ class PromiseBook(holds.CapacityHolds):
 
     def _new(self, claim: PersistentVolumeClaim, since: datetime, *, is_rebuild: bool = False) -> Promise:
         """A promise that is decided on now."""
-        return Promise(claim, since, Decided(self._figures.tick), is_rebuild=is_rebuild)
+        return Promise(claim=claim, since=since, decided=Decided(self._figures.tick), is_rebuild=is_rebuild)
 
-    def _was_made(self, promise: Promise, tick: int, made_at: datetime | None, age_s: float = 0.0) -> None:
+    def _arrived(self, promise: Promise, tick: int, made_at: datetime | None, age_s: float = 0.0) -> None:
         """The volume of a promise was created or has arrived, at this tick and this time of the server's clock."""
-        promise.made_tick, promise.made_at = tick, made_at
-        promise.looked_at = {identity(capacity): capacity.checked_at for capacity in self._charged_to(promise)}
-        promise.waits_since_s = self._clock.monotonic() - age_s
+        promise.made_tick = tick
+        self._was_made(promise, made_at, age_s)
 
     def _look(self, promise: Promise) -> None:
         """Compute a promise anew from its claim, its volume and the figures; end it if its volume is elsewhere."""
@@ -216,7 +215,7 @@ class PromiseBook(holds.CapacityHolds):
         if self._rests(promise):
             self._charge(promise, {})
             return
-        of_class = self._charged_to(promise)
+        of_class = self._objects_of(promise)
         siblings = {identity(capacity): capacity for charged in of_class for capacity in self._groups.siblings(charged)}
         objects = (*of_class, *siblings.values())
         unaware = [capacity for capacity in objects if not self._figures.shows(capacity, promise)]
@@ -233,36 +232,38 @@ class PromiseBook(holds.CapacityHolds):
 
     def _follow(self, promise: Promise, progress: RebuildProgress) -> bool:
         """Note what its claim and volume have become. Returns True if its volume is first known to exist."""
-        claim, is_first = promise.claim, False
+        claim, was_made = promise.claim, promise.is_made
         is_assumed = self._storage.claims.is_assumed(claim.key)
         promise.is_unsent = promise.is_unsent and is_assumed
         if promise.decided.asked_at is None and not claim.is_bound and not is_assumed:
             # The API shows the claim with its node: no earlier figure includes its volume.
             promise.decided = promise.decided._replace(asked_at=claim.metadata.updated_at)
         if not promise.is_rebuild:
-            volume = self._storage.volumes.get(self._volume_of.get(claim.uid, ""))
-            is_first = volume is not None and promise.volume is None
-            if volume is not None and promise.volume is None:
-                for other in self._records.of(PersistentVolume, volume.name):
-                    if other.is_undecided:
-                        promise.shown_by |= other.shown_by
-                        self._end(other)
-            elif volume is None and promise.volume is not None and promise.made_tick is None:
-                promise.decided = promise.decided._replace(tick=self._figures.tick)
-                promise.shown_by.clear()
-            if volume is not None or promise.made_tick is None:
-                promise.volume = volume
+            self._follow_volume(promise, self._storage.volumes.get(self._volume_of.get(claim.uid, "")))
         if progress is RebuildProgress.UNDER_WAY:
             promise.made_tick = promise.waits_since_s = None
             promise.shown_by.clear()
         elif promise.made_tick is None and claim.is_bound:  # its volume exists, even if it was not seen
-            self._was_made(promise, self._figures.tick, self._server.now())
+            self._arrived(promise, self._figures.tick, self._server.now())
             if promise.is_rebuild:
                 promise.arrived = self._figures.tick, promise.made_at
-            is_first |= not promise.is_rebuild and not promise.order
+        is_first = promise.is_made and not (was_made or promise.is_rebuild)
         if is_first:
             promise.order = promise.order or next(self._orders)
         return is_first
+
+    def _follow_volume(self, promise: Promise, volume: PersistentVolume | None) -> None:
+        """Note the volume that was created for a promise; None: there is none, or no longer."""
+        if volume is not None and promise.volume is None:
+            for other in self._records.of(PersistentVolume, volume.name):
+                if other.is_undecided:
+                    promise.shown_by |= other.shown_by
+                    self._end(other)
+        elif volume is None and promise.volume is not None and promise.made_tick is None:
+            promise.decided = promise.decided._replace(tick=self._figures.tick)
+            promise.shown_by.clear()
+        if volume is not None or promise.made_tick is None:
+            promise.volume = volume
 
     def _rests(self, promise: Promise) -> bool:
         """True if its volume cannot be created, whatever room there is; never for an existing volume."""
@@ -272,35 +273,17 @@ class PromiseBook(holds.CapacityHolds):
         return bool(promise.rests)
 
     def _end(self, promise: Promise, cause: str = holds.DELETION) -> None:
-        self.ended[cause] += 1
         for uid in promise.charged:
             if uid not in promise.shown_by:
                 self._figures.ended(uid, promise, promise.charged[uid])
-        self._remove(promise)
+        super()._end(promise, cause)
 
-    def _remove(self, promise: Promise) -> None:
-        self._charge(promise, {})
-        self._records.remove(promise)
-
-    def _charge(self, promise: Promise, charges: Mapping[str, int]) -> None:
-        """Charge a promise to exactly these objects."""
-        before, promise.charged = promise.charged, charges
-        for uid in {**before, **charges}:
-            less = before.get(uid, 0) - charges.get(uid, 0)
-            if less or (uid in before) != (uid in charges):
-                self._changed[uid] = self._changed.get(uid, False) or less > 0 or uid not in charges
-        self._file(promise)
-
-    def _file(self, promise: Promise) -> None:
-        tags: set[holds.Tag] = {(CSIStorageCapacity, uid) for uid in promise.charged}
-        tags.add((PersistentVolumeClaim, promise.key))
+    def _tags(self, promise: Promise) -> Iterator[holds.Tag]:
+        yield PersistentVolumeClaim, promise.key
         if promise.named:
-            tags.add((CSIStorageCapacity, promise.named))  # it is charged if its driver publishes capacity again
-        if promise.pod is not None:
-            tags.add((Pod, promise.pod.uid))
+            yield CSIStorageCapacity, promise.named  # it is charged if its driver publishes capacity again
         if promise.is_rebuild or promise.is_left_behind:
-            tags.add((PersistentVolume, promise.claim.spec.volume_name))
-        self._records.file(promise, tags)
+            yield PersistentVolume, promise.claim.spec.volume_name
 
     def _show_made(self, promise: Promise) -> None:
         """The volume of a promise exists: note which objects already fell enough to show it."""
@@ -331,17 +314,15 @@ class PromiseBook(holds.CapacityHolds):
         for other in self._records.of(PersistentVolume, before.spec.volume_name):
             if other.is_left_behind and other.claim.selected_node == node_name:
                 self._end(other)
-        self._remove(promise)
-        left = Promise(before, promise.since, promise.decided, is_left_behind=True, has_claim=is_sent)
-        left.key = f"{before.namespace}/{_left_name(before.name, before.spec.volume_name, node_name)}"
-        left.has_volume_size = promise.is_rebuild
-        left.volume, left.order = promise.volume, promise.order or next(self._orders)
-        left.made_tick, left.made_at = made
-        left.shown_by, left.timeout_s, left.named = promise.shown_by, promise.timeout_s, promise.named
-        left.waits_since_s = None if is_sent else promise.waits_since_s
-        if left.waits_since_s is None:
-            left.waits_since_s = self._clock.monotonic()
-        self._look(left)
+        self._records.remove(promise)
+        promise.key = f"{before.namespace}/{_left_name(before.name, before.spec.volume_name, node_name)}"
+        promise.is_left_behind, promise.has_claim, promise.has_volume_size = True, is_sent, promise.is_rebuild
+        promise.is_rebuild = promise.is_unsent = False
+        promise.order, promise.pods = promise.order or next(self._orders), {}
+        promise.made_tick, promise.made_at = made
+        if is_sent or promise.waits_since_s is None:
+            promise.waits_since_s = self._clock.monotonic()
+        self._look(promise)
 
     def _of_hold(self, hold: holds.Hold) -> Promise | None:
         """Open the promise that another ledger has for a volume without a claim; None if there is a claim."""
@@ -351,13 +332,14 @@ class PromiseBook(holds.CapacityHolds):
         volume_name = name.partition(" (volume ")[2].partition(",")[0]
         spec = _claim_spec(of.storage_class_name, Quantity.of(hold.bytes), volume_name)
         claim = PersistentVolumeClaim(metadata=StampedMeta(namespace=namespace, name=name), spec=spec)
-        promise = Promise(claim, hold.since, Decided(self._figures.tick), is_left_behind=True, has_claim=False)
+        promise = self._new(claim, hold.since)
+        promise.is_left_behind, promise.has_claim = True, False
         promise.made_tick, promise.waits_since_s = self._figures.tick, self._clock.monotonic()
         return promise
 
     # -- charges ------------------------------------------------------------------------------------------------------
 
-    def _charged_to(self, promise: Promise) -> Sequence[CSIStorageCapacity]:
+    def _objects_of(self, promise: Promise) -> Sequence[CSIStorageCapacity]:
         """The objects that a promise is charged to; includes the named object even if the node is gone."""
         named, class_name = self._index.object_of(promise.named), promise.claim.class_name
         row = self._cluster.row_of.get(promise.claim.selected_node)
@@ -369,18 +351,8 @@ class PromiseBook(holds.CapacityHolds):
             return self._undecided_at(class_name, promise.claim.selected_node)
         return self._index.objects_at(class_name, promise.claim.selected_node)
 
-    def _is_unchecked(self, promise: Promise) -> bool:
-        bound_at = promise.claim.metadata.updated_at if not promise.is_rebuild else None
-        return any(
-            capacity.is_unchecked_since(promise.made_at)
-            and not holds.is_looked_at_anew(capacity, promise.looked_at.get(identity(capacity)), bound_at)
-            for capacity in self._charged_to(promise)
-        )
-
-    def _progress(self, claim: PersistentVolumeClaim, volume: PersistentVolume | None = None) -> RebuildProgress:
-        """How far the rebuild of a claim's volume has come. `volume`: its state, if not the current one."""
-        known = volume or self._storage.volumes.get(claim.spec.volume_name)
-        return RebuildProgress.UNDER_WAY if known is None else progress_of(self._cluster, known, claim.selected_node)
+    def _bound_at(self, promise: Promise) -> datetime | None:
+        return promise.claim.metadata.updated_at if not promise.is_rebuild else None
 
 
 def _left_name(claim_name: str, volume_name: str, node_name: str) -> str:

@@ -16,7 +16,7 @@ Volumes without a decision (immediate binding, shared pools) are paid for like p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
@@ -24,7 +24,6 @@ from typing import NamedTuple
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import INCLUDED_CLAIMS, CSIStorageCapacity
-from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.capacity.pools import free_bytes, told_pools
@@ -48,14 +47,13 @@ class Decided(NamedTuple):
 EVER = Decided(-1)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, kw_only=True)
 class Promise(HoldRecord):
     """A volume that will be created for a claim on a node, or was created and may not show yet. `key`: the claim's.
     `made_at`: an object created later includes its volume."""
 
     claim: PersistentVolumeClaim
     """The claim when last seen. Uid, node and class never change during a promise."""
-    since: datetime
     decided: Decided
     is_rebuild: bool = False
     is_left_behind: bool = False
@@ -68,15 +66,12 @@ class Promise(HoldRecord):
     """True while its claim waits for other volumes: nobody has been asked for its volume yet."""
     named: str = ""
     """The uid of the object that Reserve charged it to."""
-    pod: PodInfo | None = None
     volume: PersistentVolume | None = None
     """The volume created for the claim, which is bound later. None for rebuilds."""
     order: int = 0
     """The order in which volumes came to exist."""
     made_tick: int | None = None
     """The tick at which the claim was seen bound: an object refreshed later includes its volume."""
-    looked_at: Mapping[str, datetime | None] = field(default_factory=dict)
-    """By object uid, the last check of its pools when the volume was created."""
     arrived: tuple[int, datetime | None] | None = None
     """`made_tick` and `made_at` of a rebuild when it was first done, even if the volume may move again."""
     shown_by: set[str] = field(default_factory=set)
@@ -91,6 +86,10 @@ class Promise(HoldRecord):
     def is_made(self) -> bool:
         """True if its volume exists where it was decided."""
         return self.made_tick is not None or (self.volume is not None and not self.is_rebuild)
+
+    def is_older_than(self, refresh: Refresh) -> bool:
+        """True if its claim was seen bound before this refresh."""
+        return self.made_tick is not None and self.made_tick < refresh.tick
 
     @property
     def is_undecided(self) -> bool:
@@ -114,14 +113,11 @@ class Promise(HoldRecord):
             return "rebuilt; waits for the object to be refreshed" if self.made_tick is not None else _REBUILDING
         return WAITS_FOR_REFRESH if self.made_tick is not None else "waits for its claim to be bound"
 
+    def as_hold(self, capacity: CSIStorageCapacity) -> Hold:
+        return self.hold(capacity, (self.key,), self.why, is_rebuild=self.is_rebuild and self.made_tick is None)
+
     def counted_bytes(self, storage: Storage) -> int | None:
         return counted_bytes(self.claim, storage, is_rebuild=self.is_rebuild or self.has_volume_size)
-
-    def as_hold(self, capacity: CSIStorageCapacity) -> Hold:
-        """The hold of this promise on one of its objects."""
-        uid, who = identity(capacity), self.pod.key if self.pod is not None else ""
-        held = (capacity.key, uid, who, (self.key,), self.charged.get(uid, 0), self.since, self.why)
-        return Hold(*held, timeout_s=self.timeout_s, is_rebuild=self.is_rebuild and self.made_tick is None)
 
 
 def is_still(before: PersistentVolumeClaim, now: PersistentVolumeClaim | None) -> bool:
@@ -228,9 +224,7 @@ class Refresh(NamedTuple):
     """The count of refreshes of all objects so far."""
     updated_at: datetime | None
     """When it was written; None: not known."""
-    before: Refresh | None = None
-    """The refresh before; earlier ones are forgotten."""
-    is_measured: bool = True
+    is_measured: bool
     """False if the figures switched between pools kept by `tonnage pools` and the driver's own: they cannot be
     compared, and the time of measuring is not known."""
 
@@ -239,7 +233,8 @@ class Refresh(NamedTuple):
 class History:
     """What the refreshes of one object showed."""
 
-    refresh: Refresh | None = None
+    refreshes: tuple[Refresh, ...] = ()
+    """The last two; earlier ones are forgotten."""
     falls: Falls = field(default_factory=Falls)
     undecided: dict[Key, tuple[int, int, int]] = field(default_factory=dict)
     """Volumes without a decision: order, bytes, and the tick they came at."""
@@ -262,16 +257,14 @@ class Figures:
         self.tick += 1
         history = self._histories.setdefault(identity(new), History())
         is_of_one_kind = before.has_kept_pools == new.has_kept_pools
+        free, free_before = free_bytes(new), free_bytes(before)
         if is_elsewhere or not is_of_one_kind:
             history.falls = Falls()
-        elif (free := free_bytes(new)) is not None and (free_before := free_bytes(before)) is not None:
+        elif free is not None and free_before is not None:
             history.falls.rose(free - free_before)
             history.falls.fell(self.tick, free_before - free, new.figures_at)
-        last = history.refresh
-        earlier = last._replace(before=None) if last is not None else None
-        history.refresh = Refresh(self.tick, new.figures_at, earlier)
-        if not is_of_one_kind:
-            history.refresh = Refresh(self.tick, None, is_measured=False)
+        updated_at = new.figures_at if is_of_one_kind else None
+        history.refreshes = (*history.refreshes[-1:], Refresh(self.tick, updated_at, is_of_one_kind))
 
     def forget(self, uid: str) -> None:
         """Forget a deleted object."""
@@ -297,24 +290,24 @@ class Figures:
         """The promises of `unshown` whose volumes the object shows after its last refresh."""
         uid = identity(capacity)
         history = self._histories[uid]
-        refresh = history.refresh
+        last = history.refreshes[-1]
         # Without promises, the last fall may be from an undecided volume that is seen next.
         history.falls.forget_until(min([promise.decided.tick for promise in unshown], default=self.tick - 1))
         if not unshown:
             history.undecided.clear()
-        if refresh is None or not refresh.is_measured:
+        if not last.is_measured:
             return []
-        shown = dict[Promise, None]()
-        for promise in unshown:
-            # Rebuilds and uncounted volumes are shown by any refresh since they were created.
-            is_unsized = promise.is_rebuild or self._size(promise) is None
-            if not is_unsized or promise.made_tick is None or refresh.tick <= promise.made_tick:
-                continue
-            shown[promise] = None
+        # Rebuilds and uncounted volumes are shown by any refresh since they were created.
+        shown = {
+            promise: None
+            for promise in unshown
+            if (promise.is_rebuild or self._size(promise) is None) and promise.is_older_than(last)
+        }
+        for promise in shown:
             self.ended(uid, promise, self._size(promise) or 0)
         shown |= dict.fromkeys(self._paid(capacity, [promise for promise in unshown if promise not in shown]))
         for promise in unshown:
-            if promise not in shown and self._is_second_figure(capacity, promise, refresh):
+            if promise not in shown and self._is_second_figure(capacity, promise):
                 shown[promise] = None
                 self.ended(uid, promise, self._size(promise) or 0)
         return list(shown)
@@ -345,21 +338,20 @@ class Figures:
         volumes.sort(key=lambda each: each[0])
         places = history.falls.pay([volume for _, volume, _ in volumes], has_pools=len(told_pools(capacity)) > 1)
         paid = [volumes[place][2] for place in places]
-        refresh = history.refresh
-        before = refresh.before.tick if refresh is not None and refresh.before is not None else -1
+        before = history.refreshes[0].tick if len(history.refreshes) > 1 else -1
         undecided = history.undecided.items()
         history.undecided = {key: each for key, each in undecided if key not in paid and each[2] >= before}
         return [each for each in paid if isinstance(each, Promise)]
 
-    def _is_second_figure(self, capacity: CSIStorageCapacity, promise: Promise, refresh: Refresh) -> bool:
-        made_tick, created_at = promise.made_tick, promise.created_at
-        if made_tick is None or refresh.before is None or self._is_told_by_name(capacity, promise):
+    def _is_second_figure(self, capacity: CSIStorageCapacity, promise: Promise) -> bool:
+        refreshes, created_at = self._histories[identity(capacity)].refreshes, promise.created_at
+        if len(refreshes) < 2 or self._is_told_by_name(capacity, promise):
             return False
-        if not refresh.before.is_measured or refresh.before.tick <= made_tick:
+        before, last = refreshes
+        if not before.is_measured or not promise.is_older_than(before):
             return False
-        written_at, before_at = refresh.updated_at, refresh.before.updated_at
-        is_early = written_at is not None and created_at is not None and written_at < created_at
-        return not is_early and (before_at is None or created_at is None or before_at > created_at)
+        is_early = last.updated_at is not None and created_at is not None and last.updated_at < created_at
+        return not is_early and (before.updated_at is None or created_at is None or before.updated_at > created_at)
 
     def shows(self, capacity: CSIStorageCapacity, promise: Promise) -> bool:
         """True if an object's figures include the promised volume."""
