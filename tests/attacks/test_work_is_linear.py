@@ -23,6 +23,7 @@ from tonnage.apiserver.tables import table
 from tonnage.apiserver.verbs.writing import merge_owners
 from tonnage.documents.admission import Admission
 from tonnage.documents.admit import admit
+from tonnage.documents.apply.managed_fields import FieldWrite
 from tonnage.documents.apply.server_side_apply import apply
 from tonnage.documents.creation import Creator, NameGenerator, prepare_update, track_managed_fields
 from tonnage.documents.patches.strategic_merge import strategic_merge
@@ -198,7 +199,10 @@ def test_ten_thousand_managers_who_own_a_field_each() -> None:
     # A manager of long standing, so that what it applied before is pruned, and one that conflicts with all others.
     for manager, force in (("m1", True), ("m1", False)):
         work = lambda manager=manager, force=force: apply(  # noqa: E731
-            schema_of_resource(PODS), live=doc, config=config, manager=manager, force=force, api_version="v1", now=NOW
+            FieldWrite(schema_of_resource(PODS), manager=manager, api_version="v1", now=NOW),
+            live=doc,
+            config=config,
+            force=force,
         )
         assert seconds(work) < BOUND_S
 
@@ -240,18 +244,18 @@ def test_a_name_of_a_megabyte_with_ten_thousand_fields_below_it() -> None:
     containers = [{"name": "x" * 1_000_000, "image": "i", "env": env}]
     config = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": {"containers": containers}}
     struct = schema_of_resource(PODS)
-    live = apply(struct, live=None, config=config, manager="a", api_version="v1", now=NOW)
+    live = apply(FieldWrite(struct, manager="a", api_version="v1", now=NOW), live=None, config=config)
     other = copy(config)
     for variable in other["spec"]["containers"][0]["env"]:
         variable["value"] = "2"
     with pytest.raises(Conflict) as refused:
-        apply(struct, live=live, config=other, manager="b", api_version="v1", now=NOW)
+        apply(FieldWrite(struct, manager="b", api_version="v1", now=NOW), live=live, config=other)
     assert "Apply failed with 10000 conflicts" in refused.value.message
     assert len(refused.value.message) < 3_000_000
     for variable in other["spec"]["containers"][0]["env"]:
         variable["unknown"] = "2"
     with pytest.raises(ApiError) as refused_again:
-        apply(struct, live=live, config=other, manager="b", api_version="v1", now=NOW)
+        apply(FieldWrite(struct, manager="b", api_version="v1", now=NOW), live=live, config=other)
     assert len(refused_again.value.message) < 3_000_000
 
 
@@ -317,7 +321,10 @@ def works(resource: Resource, path: Path, kind: ListOf | MapOf, count: int) -> d
         nothing = {**configs[0], "spec": {}, "status": {}, "metadata": {"name": "x"}}
         for config, manager in ((configs[0], "a"), (configs[1], "b"), (nothing, "b")):
             live = apply(
-                struct, live=live, config=config, manager=manager, force=True, api_version=resource.api_version, now=NOW
+                FieldWrite(struct, manager=manager, api_version=resource.api_version, now=NOW),
+                live=live,
+                config=config,
+                force=True,
             )
 
     steps: dict[str, Callable[[], object]] = {

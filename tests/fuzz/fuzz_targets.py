@@ -40,7 +40,7 @@ from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import StatusError
 from tonnage.dashboard.server.access import RequestRefused
 from tonnage.documents.admit import Malformed, admit
-from tonnage.documents.apply.managed_fields import check_entries, write_entries
+from tonnage.documents.apply.managed_fields import FieldWrite, check_entries, write_entries
 from tonnage.documents.apply.server_side_apply import apply
 from tonnage.documents.schema import schema_of_resource
 from tonnage.errors import ApiError, TonnageError
@@ -196,7 +196,7 @@ def applied(data: bytes) -> None:
     struct = schema_of_resource(PODS)
 
     def once(live: Doc | None) -> Doc:
-        doc = apply(struct, live=live, config=config, manager="m", force=True, api_version="v1", now=NOW)
+        doc = apply(FieldWrite(struct, manager="m", api_version="v1", now=NOW), live=live, config=config, force=True)
         admit(struct, doc)
         return doc
 
@@ -215,7 +215,12 @@ def managed(data: bytes) -> None:
     held = check_entries(doc["metadata"].get("managedFields") or ())
     write_entries(doc, held)  # as the server stores them
     assert check_entries(doc["metadata"].get("managedFields") or ()) == held, "written and read they are others"
-    apply(schema_of_resource(PODS), live=doc, config=copy(POD), manager="m", force=True, api_version="v1", now=NOW)
+    apply(
+        FieldWrite(schema_of_resource(PODS), manager="m", api_version="v1", now=NOW),
+        live=doc,
+        config=copy(POD),
+        force=True,
+    )
 
 
 PATCH_REFUSALS = (ApiError, Malformed)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.documents.apply.managed_fields import reset_fields_of, track_update
+from tonnage.documents.apply.managed_fields import FieldWrite, track_update
 from tonnage.documents.apply.server_side_apply import apply
 from tonnage.documents.patches.json_patch import json_patch, merge_patch
 from tonnage.documents.patches.strategic_merge import strategic_merge
@@ -47,15 +47,10 @@ def test_apply_answers_as_upstream(case: Doc) -> None:
 
     def ask() -> Doc:
         return apply(
-            schema_of_resource(resource),
+            FieldWrite.of(resource, subresource, manager=asked["manager"], now=NOW),
             live=case["live"],
             config=asked["config"],
-            manager=asked["manager"],
             force=asked.get("force", False),
-            api_version=resource.api_version,
-            subresource=subresource,
-            now=NOW,
-            reset_fields=reset_fields_of(resource, subresource),
         )
 
     if "object" not in case["answer"]:
@@ -95,16 +90,7 @@ def test_writes_are_owned_as_upstream(case: Doc) -> None:
     if "sent" in asked:
         written["metadata"]["managedFields"] = asked["sent"]
     live = copy(case["live"])
-    track_update(
-        schema_of_resource(resource),
-        old=case["live"],
-        new=written,
-        manager=asked["manager"],
-        api_version=resource.api_version,
-        subresource=subresource,
-        now=NOW,
-        reset_fields=reset_fields_of(resource, subresource),
-    )
+    track_update(FieldWrite.of(resource, subresource, manager=asked["manager"], now=NOW), old=case["live"], new=written)
     assert entries(written) == entries(case["answer"]["object"])
     assert case["live"] == live
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Collection
 from functools import cache
 from importlib import import_module
 from pkgutil import walk_packages
@@ -21,6 +20,7 @@ from tonnage.clock import Clock, rfc3339
 from tonnage.documents import api_errors, kinds
 from tonnage.documents.admission import Admission
 from tonnage.documents.apply import managed_fields, server_side_apply
+from tonnage.documents.apply.managed_fields import FieldWrite
 from tonnage.documents.custom.custom_resource import CustomResource, CustomResourceStrategy
 from tonnage.documents.kinds.event import from_stored
 from tonnage.documents.schema import schema_of_resource
@@ -197,27 +197,13 @@ def track_managed_fields(
             meta.pop("managedFields", None)
             return
     converted = from_stored(resource, new)
-    managed_fields.track_update(
-        struct,
-        old=None if old is None else from_stored(resource, old),
-        new=converted,
-        manager=manager,
-        api_version=resource.api_version,
-        subresource=subresource,
-        # Upstream's scale writes its entry without a time.
-        now="" if subresource == "scale" else now,
-        reset_fields=managed_fields.reset_fields_of(resource, subresource),
-        api_versions=api_versions_of(resource),
-    )
+    # Upstream's scale writes its entry without a time.
+    write = FieldWrite.of(resource, subresource, manager=manager, now="" if subresource == "scale" else now)
+    managed_fields.track_update(write, old=None if old is None else from_stored(resource, old), new=converted)
     if converted is not new:
         new["metadata"].pop("managedFields", None)
         if entries := converted["metadata"].get("managedFields"):
             new["metadata"]["managedFields"] = entries
-
-
-def api_versions_of(resource: Resource) -> Collection[str]:
-    """The versions in which an object of this resource has the same fields."""
-    return resource.api_versions if isinstance(resource, CustomResource) else (resource.api_version,)
 
 
 def is_no_change(new: Doc, old: Doc) -> bool:

@@ -225,6 +225,8 @@ class ShapedResource(Resource):
     """A resource with a shape of its own: a custom resource, whose kind is compiled in `documents/custom`."""
 
     struct: Struct
+    api_versions: frozenset[str]
+    """apiVersions of its definition, served or not: owners of fields in these versions are kept."""
     scale: Doc | None
     """Its scale subresource: specReplicasPath, statusReplicasPath and perhaps labelSelectorPath."""
 

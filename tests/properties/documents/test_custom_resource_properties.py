@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from examples_tried import tries
 from support.definition_builders import DEFINITIONS, definition, object_schema, widget
 from tonnage.documents.admit import Findings, Malformed, admit
-from tonnage.documents.apply.managed_fields import track_update
+from tonnage.documents.apply.managed_fields import FieldWrite, track_update
 from tonnage.documents.custom.custom_resource import CustomResource, custom_resource
 from tonnage.documents.schema import schema_of
 from tonnage.objects.document import Doc, copy
@@ -92,7 +92,7 @@ def test_a_second_pass_changes_nothing_and_errors_are_field_errors(schema: Doc, 
     assert still <= {str(error) for error in kind.validate(doc)}
     assert all("apiVersion" in told or "kind" in told or "metadata" in told for told in still)
     assert doc == once
-    track_update(kind.struct, old=old, new=copy(doc), manager="m", api_version="example.com/v1", now="")
+    track_update(FieldWrite(kind.struct, manager="m", api_version="example.com/v1", now=""), old=old, new=copy(doc))
     for is_v3 in (False, True):
         assert kind.openapi_definition(is_v3=is_v3)
     assert len([column.cell(doc, str) for column in kind.columns]) == 1

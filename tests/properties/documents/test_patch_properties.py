@@ -16,7 +16,7 @@ from examples_tried import tries
 from tonnage.documents.apply import field_set
 from tonnage.documents.apply.field_set import Tree, contains, difference, intersection, union, without
 from tonnage.documents.apply.field_walk import shape_of
-from tonnage.documents.apply.managed_fields import NEVER_OWNED, track_update
+from tonnage.documents.apply.managed_fields import NEVER_OWNED, FieldWrite, track_update
 from tonnage.documents.apply.server_side_apply import apply
 from tonnage.documents.patches.json_patch import json_patch, merge_patch
 from tonnage.documents.patches.strategic_merge import strategic_merge
@@ -251,7 +251,9 @@ def test_comparing_finds_every_leaf_that_differs_and_no_other(old: Doc, new: Doc
 
 
 def applied(live: Doc | None, config: Doc, manager: str, *, force: bool = False, now: str = NOW) -> Doc:
-    result: Doc = apply(POD, live=live, config=config, manager=manager, force=force, api_version="v1", now=now)
+    result: Doc = apply(
+        FieldWrite(POD, manager=manager, api_version="v1", now=now), live=live, config=config, force=force
+    )
     entries = result["metadata"].pop("managedFields", None)
     result = admitted(result)
     if entries:
@@ -310,7 +312,7 @@ def test_after_any_updates_every_leaf_has_one_owner_and_nothing_else_is_owned(wr
     for manager, doc in writes:
         new = copy(doc)
         new["metadata"]["uid"] = "u"
-        track_update(POD, old=live, new=new, manager=manager, api_version="v1", now=NOW)
+        track_update(FieldWrite(POD, manager=manager, api_version="v1", now=NOW), old=live, new=new)
         live = new
     assert live is not None
     for path in field_set.paths(difference(shape_of(POD).leaves(contents(live)) or {}, NEVER_OWNED)):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tonnage.documents.apply import field_set
-from tonnage.documents.apply.managed_fields import track_update
+from tonnage.documents.apply.managed_fields import FieldWrite, track_update
 from tonnage.documents.apply.server_side_apply import ANNOTATION, MAX_ANNOTATIONS_BYTES, apply
 from tonnage.documents.patches.json_patch import PatchFailed
 from tonnage.documents.schema import schema_of
@@ -33,11 +33,15 @@ def pod(*containers: Doc, **spec: Any) -> Doc:
     }
 
 
-def applied(live: Doc | None, config: Doc, manager: str = "alice", now: str = T1, **more: Any) -> Doc:
+def applied(
+    live: Doc | None, config: Doc, manager: str = "alice", now: str = T1, force: bool = False, **more: Any
+) -> Doc:
     """Apply and admit: what comes back is free of nulls, as the server would store it. Inputs must not be touched."""
     struct = CONFIG_MAP if config["kind"] == "ConfigMap" else POD
     before = copy(live), copy(config)
-    result = apply(struct, live=live, config=config, manager=manager, api_version="v1", now=now, **more)
+    result = apply(
+        FieldWrite(struct, manager=manager, api_version="v1", now=now, **more), live=live, config=config, force=force
+    )
     assert (live, config) == before
     admitted = without_nulls(result)
     assert isinstance(admitted, dict)
@@ -47,7 +51,7 @@ def applied(live: Doc | None, config: Doc, manager: str = "alice", now: str = T1
 def edited(live: Doc, manager: str = "editor", now: str = T1, **data: Any) -> Doc:
     new: Doc = copy(live)
     new["data"] = {**new.get("data", {}), **data}
-    track_update(CONFIG_MAP, old=live, new=new, manager=manager, api_version="v1", now=now)
+    track_update(FieldWrite(CONFIG_MAP, manager=manager, api_version="v1", now=now), old=live, new=new)
     return new
 
 
@@ -161,7 +165,7 @@ def test_giving_back_a_field_one_took_by_force_leaves_its_value() -> None:
 
 def test_an_owner_through_a_subresource_is_told_with_it() -> None:
     live: Doc = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "status": {"phase": "Running"}}
-    track_update(POD, old=None, new=live, manager="kubelet", api_version="v1", subresource="status", now=T1)
+    track_update(FieldWrite(POD, manager="kubelet", api_version="v1", subresource="status", now=T1), old=None, new=live)
     config = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "status": {"phase": "Failed"}}
     with pytest.raises(Conflict) as refused:
         applied(live, config, "bob", subresource="status", reset_fields=field_set.of(("spec",)))
@@ -172,7 +176,7 @@ def test_an_owner_through_a_subresource_is_told_with_it() -> None:
 
 def test_what_an_endpoint_does_not_write_is_neither_owned_nor_in_conflict() -> None:
     live: Doc = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "status": {"phase": "Running"}}
-    track_update(POD, old=None, new=live, manager="kubelet", api_version="v1", subresource="status", now=T1)
+    track_update(FieldWrite(POD, manager="kubelet", api_version="v1", subresource="status", now=T1), old=None, new=live)
     config = {**pod(hostname="h"), "status": {"phase": "Failed"}}
     result = applied(live, config, "bob", reset_fields=field_set.of(("status",)))
     assert [entry["fieldsV1"] for entry in result["metadata"]["managedFields"]] == [
@@ -247,10 +251,14 @@ def test_another_kind_or_version_is_refused() -> None:
         ({"apiVersion": "apps/v2"}, "apps/v2, Kind=ConfigMap"),
     ):
         with pytest.raises(BadRequest) as refused:
-            apply(CONFIG_MAP, live=None, config={**config_map(), **change}, manager="m", api_version="v1", now=T1)
+            apply(
+                FieldWrite(CONFIG_MAP, manager="m", api_version="v1", now=T1),
+                live=None,
+                config={**config_map(), **change},
+            )
         assert refused.value.message == f"invalid object type: {told}"
     with pytest.raises(BadRequest) as refused:
-        apply(CONFIG_MAP, live=None, config={}, manager="m", api_version="v1", now=T1)
+        apply(FieldWrite(CONFIG_MAP, manager="m", api_version="v1", now=T1), live=None, config={})
     assert refused.value.message == "invalid object type: /, Kind="
 
 
@@ -303,7 +311,9 @@ def client_side(annotation: str | None = None, **data: str) -> Doc:
     """An object as client-side `kubectl apply` leaves it."""
     doc = config_map(**data)
     doc["metadata"]["annotations"] = {ANNOTATION: annotation or json.dumps(config_map(**data))}
-    track_update(CONFIG_MAP, old=None, new=doc, manager="kubectl-client-side-apply", api_version="v1", now=T1)
+    track_update(
+        FieldWrite(CONFIG_MAP, manager="kubectl-client-side-apply", api_version="v1", now=T1), old=None, new=doc
+    )
     return doc
 
 
@@ -341,7 +351,7 @@ def test_an_object_whose_items_cannot_be_named_cannot_be_applied_to() -> None:
     config = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "a", "namespace": "n"}}
     live = {**config, "secrets": [{"namespace": "n"}]}
     with pytest.raises(PatchFailed) as refused:
-        apply(account, live=live, config=config, manager="m", api_version="v1", now=T1)
+        apply(FieldWrite(account, manager="m", api_version="v1", now=T1), live=live, config=config)
     assert refused.value.message == (
         "failed to create manager for existing fields: failed to convert new object (n/a; /v1, Kind=ServiceAccount) "
         "to smd typed: .secrets: element 0: associative list with keys has an element that omits all key fields "

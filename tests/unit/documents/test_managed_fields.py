@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tonnage.documents.apply import field_set
-from tonnage.documents.apply.managed_fields import check_entries, reset_fields_of, track_update
+from tonnage.documents.apply.managed_fields import FieldWrite, check_entries, reset_fields_of, track_update
 from tonnage.documents.schema import schema_of
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.resources import BY_KIND
@@ -43,7 +43,7 @@ def data(*names: str, whole: bool = False) -> Doc:
 def write(old: Doc | None, new: Doc, manager: str, now: str = T2, **more: Any) -> list[Doc]:
     """Track one write and give back the entries; the old document must not be touched."""
     before = copy(old)
-    track_update(CONFIG_MAP, old=old, new=new, manager=manager, api_version="v1", now=now, **more)
+    track_update(FieldWrite(CONFIG_MAP, manager=manager, api_version="v1", now=now, **more), old=old, new=new)
     assert old == before
     entries = new["metadata"].get("managedFields", [])
     assert isinstance(entries, list)
@@ -134,7 +134,9 @@ def test_an_endpoint_owns_nothing_it_does_not_write() -> None:
         new |= {"spec": {"hostname": "h"}, "status": {"phase": "Running"}}
         reset = reset_fields_of(pods, subresource)
         track_update(
-            pod, old=None, new=new, manager="m", api_version="v1", subresource=subresource, now=T1, reset_fields=reset
+            FieldWrite(pod, manager="m", api_version="v1", subresource=subresource, now=T1, reset_fields=reset),
+            old=None,
+            new=new,
         )
         return new["metadata"]["managedFields"][0]["fieldsV1"]
 
@@ -149,7 +151,11 @@ def test_a_status_written_through_the_main_endpoint_is_taken_from_nobody() -> No
     kubelet = entry("kubelet", {"f:status": {"f:phase": {}}}, subresource="status")
     old: Doc = {"metadata": {"managedFields": [kubelet]}, "status": {"phase": "Running"}}
     new: Doc = {"metadata": {"labels": {"a": "b"}}, "status": {"phase": "Other"}}
-    track_update(node, old=old, new=new, manager="m", api_version="v1", now=T2, reset_fields=field_set.of(("status",)))
+    track_update(
+        FieldWrite(node, manager="m", api_version="v1", now=T2, reset_fields=field_set.of(("status",))),
+        old=old,
+        new=new,
+    )
     labels: Doc = {"f:metadata": {"f:labels": {".": {}, "f:a": {}}}}
     assert new["metadata"]["managedFields"] == [kubelet, entry("m", labels, T2)]
 
@@ -225,7 +231,7 @@ def test_a_creation_is_tracked_whatever_entries_it_brings() -> None:
 
 def test_an_object_whose_items_cannot_be_named_is_left_without_owners() -> None:
     new = {"metadata": {"labels": {"a": "b"}}, "secrets": [{"namespace": "n"}]}
-    track_update(ACCOUNT, old=None, new=new, manager="m", api_version="v1", now=T1)
+    track_update(FieldWrite(ACCOUNT, manager="m", api_version="v1", now=T1), old=None, new=new)
     assert new == {"metadata": {"labels": {"a": "b"}}, "secrets": [{"namespace": "n"}]}
 
 

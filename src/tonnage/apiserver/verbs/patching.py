@@ -16,8 +16,9 @@ from tonnage.apiserver import bodies
 from tonnage.apiserver.registry import Registry, Written
 from tonnage.apiserver.requests import Call, Response, WriteOptions, write_options
 from tonnage.apiserver.verbs.writing import check_name, create_missing, merge_owners, respond_written
-from tonnage.documents import admit, api_errors, creation, go_text
-from tonnage.documents.apply import managed_fields, server_side_apply
+from tonnage.documents import admit, api_errors, go_text
+from tonnage.documents.apply import server_side_apply
+from tonnage.documents.apply.managed_fields import FieldWrite
 from tonnage.documents.custom.custom_resource import CustomResource, admit_as
 from tonnage.documents.kinds.event import from_stored, to_stored
 from tonnage.documents.patches.json_patch import PatchFailed, json_patch, merge_patch
@@ -40,18 +41,8 @@ async def applied(registry: Registry, call: Call, options: WriteOptions) -> Writ
             about = f"{call.at.namespace}/{call.at.name}; {resource.api_version}, Kind={resource.kind}"
             told = "it has values of other types than its schema says now"
             raise api_errors.UnknownReason(f"failed to create typed live object ({about}): {told}")
-        doc = server_side_apply.apply(
-            schema_of_resource(resource),
-            live=live,
-            config=config,
-            manager=options.manager,
-            force=options.force,
-            api_version=resource.api_version,
-            subresource=call.at.subresource,
-            now=registry.now(),
-            reset_fields=managed_fields.reset_fields_of(resource, call.at.subresource),
-            api_versions=creation.api_versions_of(resource),
-        )
+        write = FieldWrite.of(resource, call.at.subresource, manager=options.manager, now=registry.now())
+        doc = server_side_apply.apply(write, live=live, config=config, force=options.force)
         try:
             admit_as(resource, doc)
         except admit.Malformed as exc:

@@ -11,12 +11,12 @@ difference from an empty object. Documents share the trees in entries, which nev
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tonnage.documents.apply import field_set, field_walk
 from tonnage.documents.apply.field_set import OrderedTree, Tree, difference, union, without
-from tonnage.documents.schema import ShapedResource, Struct
+from tonnage.documents.schema import ShapedResource, Struct, schema_of_resource
 from tonnage.objects.document import Doc, dig
 from tonnage.objects.resources import Resource
 
@@ -67,6 +67,37 @@ def applier(manager: str, subresource: str = "") -> FieldOwner:
     return FieldOwner(manager or "unknown", "Apply", "", subresource)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldWrite:
+    """One write, as the owners of fields see it. `now` is RFC 3339 in whole seconds."""
+
+    struct: Struct = field(kw_only=False)
+    api_version: str
+    manager: str
+    now: str
+    subresource: str = ""
+    reset_fields: Tree = field(default_factory=dict)
+    """The fields that the endpoint does not write."""
+    api_versions: Collection[str] = ()
+    """The versions in which the object has the same fields, if there are others than `api_version`."""
+
+    @classmethod
+    def of(cls, resource: Resource, subresource: str, *, manager: str, now: str) -> FieldWrite:
+        return cls(
+            schema_of_resource(resource),
+            api_version=resource.api_version,
+            manager=manager,
+            now=now,
+            subresource=subresource,
+            reset_fields=reset_fields_of(resource, subresource),
+            api_versions=resource.api_versions if isinstance(resource, ShapedResource) else (),
+        )
+
+    @property
+    def same_versions(self) -> Collection[str]:
+        return self.api_versions or (self.api_version,)
+
+
 def reset_fields_of(resource: Resource, subresource: str = "") -> Tree:
     """The fields that an endpoint does not write, so that its managers never own them: upstream's GetResetFields."""
     if isinstance(resource, ShapedResource) and subresource == "status":
@@ -76,66 +107,35 @@ def reset_fields_of(resource: Resource, subresource: str = "") -> Tree:
     return _RESET_BY_STATUS.get(resource.qualified, _SPEC) if subresource == "status" else _STATUS
 
 
-def track_update(
-    struct: Struct,
-    *,
-    old: Doc | None,
-    new: Doc,
-    manager: str,
-    api_version: str,
-    subresource: str = "",
-    now: str,
-    reset_fields: Tree = NOTHING,
-    api_versions: Collection[str] = (),
-) -> None:
-    """Write into `new` who owns what after a create (`old` is None), an update or a patch by this manager.
+def track_update(write: FieldWrite, *, old: Doc | None, new: Doc) -> None:
+    """Write into `new` who owns what after a create (`old` is None), an update or a patch.
 
     `new` may bring valid managedFields of its own, unless it is written through a subresource. `[{}]` or `[]` forgets
-    all owners, and an object without owners is not tracked again until something is applied to it. `now` is RFC 3339 in
-    whole seconds. `api_versions`: the versions in which the object has the same fields. An object whose list items
-    cannot be named gets no owners.
+    all owners, and an object without owners is not tracked again until something is applied to it. An object whose list
+    items cannot be named gets no owners.
     """
     metadata = new.setdefault("metadata", {})
     managed = starting_point(
-        dig(old or {}, "metadata", "managedFields"), metadata.pop("managedFields", None), subresource
+        dig(old or {}, "metadata", "managedFields"), metadata.pop("managedFields", None), write.subresource
     )
     if old is not None and not managed:
         return
     try:
-        record_update(
-            struct,
-            managed,
-            old=old or {},
-            new=new,
-            owner=updater(manager, api_version, subresource),
-            now=now,
-            reset_fields=reset_fields,
-            api_versions=api_versions,
-        )
+        record_update(write, managed, updater(write.manager, write.api_version, write.subresource), old or {}, new)
     except field_walk.UnnamedItem:
         return
     fold_old_updates(managed)
     write_entries(new, managed)
 
 
-def record_update(
-    struct: Struct,
-    managed: Managed,
-    *,
-    old: Doc,
-    new: Doc,
-    owner: FieldOwner,
-    now: str,
-    reset_fields: Tree,
-    api_versions: Collection[str] = (),
-) -> None:
+def record_update(write: FieldWrite, managed: Managed, owner: FieldOwner, old: Doc, new: Doc) -> None:
     """Give `owner` the differences between the documents, and take them from all others. Raises UnnamedItem."""
-    added, modified, removed = field_walk.shape_of(struct).compare(old, new)
-    changed = difference(without(union(added, modified), reset_fields), NEVER_OWNED)
-    take_away(managed, union(changed, without(removed, reset_fields)), api_versions=api_versions or (owner.version,))
+    added, modified, removed = field_walk.shape_of(write.struct).compare(old, new)
+    changed = difference(without(union(added, modified), write.reset_fields), NEVER_OWNED)
+    take_away(managed, union(changed, without(removed, write.reset_fields)), api_versions=write.same_versions)
     if changed:
         previous = managed.get(owner)
-        managed[owner] = Owned(union(previous.fields, changed) if previous else changed, owner.version, now)
+        managed[owner] = Owned(union(previous.fields, changed) if previous else changed, owner.version, write.now)
 
 
 def take_away(

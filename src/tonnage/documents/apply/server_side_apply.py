@@ -17,14 +17,14 @@ items by name, in the order of upstream's structured-merge-diff. `misfit` checks
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from tonnage.documents import go_text
 from tonnage.documents.apply import field_set, managed_fields
 from tonnage.documents.apply.field_set import Path, Tree, difference, path_text, union, without
 from tonnage.documents.apply.field_walk import LEAF, Entries, ListShape, Shape, UnnamedItem, list_shape, shape_of
-from tonnage.documents.apply.managed_fields import NOTHING, FieldOwner, Managed, Owned, take_away, updater
+from tonnage.documents.apply.managed_fields import NOTHING, FieldOwner, FieldWrite, Managed, Owned, take_away, updater
 from tonnage.documents.patches.json_patch import PatchFailed
 from tonnage.documents.schema import ListOf, MapOf, Scalar, Struct, Type
 from tonnage.errors import BadRequest, Cause, Conflict
@@ -39,36 +39,24 @@ MAX_ANNOTATIONS_BYTES = 256 * 1024
 """All keys and values together; upstream's TotalAnnotationSizeLimitB."""
 
 
-def apply(
-    struct: Struct,
-    *,
-    live: Doc | None,
-    config: Doc,
-    manager: str,
-    force: bool = False,
-    api_version: str,
-    subresource: str = "",
-    now: str,
-    reset_fields: Tree = NOTHING,
-    api_versions: Collection[str] = (),
-) -> Doc:
-    """The object after `manager` applied `config` to `live` (None: it does not exist yet), with its new managedFields.
+def apply(write: FieldWrite, *, live: Doc | None, config: Doc, force: bool = False) -> Doc:
+    """The object after `config` was applied to `live` (None: it does not exist yet), with its new managedFields.
 
     `config` is the parsed body; the result must be admitted and defaulted like any other body. It shares no container
     with `live` or `config`. Raises BadRequest for another kind or a `config` with managedFields, PatchFailed if it does
     not fit the schema, Conflict if it changes fields of others without `force`.
     """
+    struct, api_version, reset_fields, same = write.struct, write.api_version, write.reset_fields, write.same_versions
     _check(struct, config, api_version)
-    same = api_versions or (api_version,)  # the versions in which the object has the same fields
     before: Doc = live or {}
     if live:
         before = {**live, "metadata": {**live.get("metadata", {})}}
         before["metadata"].pop("managedFields", None)
     managed = managed_fields.read_entries(dig(live or {}, "metadata", "managedFields") or ())
     if live is not None and not managed:
-        _adopt(struct, managed, before, updater(BEFORE_FIRST_APPLY, api_version, subresource), now, reset_fields)
+        _adopt(write, managed, before)
 
-    owner = managed_fields.applier(manager, subresource)
+    owner = managed_fields.applier(write.manager, write.subresource)
     last = managed.get(owner)
     stated = without(shape_of(struct).leaves(config) or {}, reset_fields)
     managed[owner] = Owned(stated, api_version, last.time if last else "")
@@ -86,7 +74,7 @@ def apply(
             if other != owner and owned.api_version in same
             for path in field_set.paths(field_set.intersection(owned.fields, changed))
         ]
-        if conflicts and manager == KUBECTL:
+        if conflicts and write.manager == KUBECTL:
             pardoned = unchanged_since(struct, before, api_version)
             conflicts = [conflict for conflict in conflicts if not field_set.contains(pardoned, conflict[1])]
         if conflicts:
@@ -95,12 +83,12 @@ def apply(
     owned = managed.pop(owner, None)
     fields = difference(owned.fields, managed_fields.NEVER_OWNED) if owned else NOTHING
     if owned and fields:  # its time moves only if the object changed
-        managed[owner] = Owned(fields, owned.api_version, now if after != before else owned.time)
+        managed[owner] = Owned(fields, owned.api_version, write.now if after != before else owned.time)
 
     result: Doc = copy(after)
     if not result.get("metadata"):  # a new object without metadata; later checks report what it lacks
         result["metadata"] = {}
-    if manager == KUBECTL:
+    if write.manager == KUBECTL:
         renew(result, config)
     managed_fields.write_entries(result, managed)
     return result
@@ -127,15 +115,16 @@ def _kind_told(doc: Doc) -> str:
     return f"{group}/{version}, Kind={doc.get('kind') or ''}"
 
 
-def _adopt(struct: Struct, managed: Managed, doc: Doc, owner: FieldOwner, now: str, reset_fields: Tree) -> None:
-    """Record every field of an untracked object as owned by `owner`."""
+def _adopt(write: FieldWrite, managed: Managed, doc: Doc) -> None:
+    """Record every field of an untracked object as owned before the first apply."""
+    owner = updater(BEFORE_FIRST_APPLY, write.api_version, write.subresource)
     try:
-        managed_fields.record_update(struct, managed, old={}, new=doc, owner=owner, now=now, reset_fields=reset_fields)
+        managed_fields.record_update(write, managed, owner, {}, doc)
     except UnnamedItem as exc:
         # `track_update` leaves objects with such items untracked, so only here they are met.
         raise PatchFailed(
             f"failed to create manager for existing fields: failed to convert new object ({_told(doc)}) to smd typed: "
-            f"{misfit(struct, doc)}"
+            f"{misfit(write.struct, doc)}"
         ) from exc
 
 

@@ -53,6 +53,8 @@ class CustomResource(ShapedResource):
     schema: Rules
     struct: Struct
     """The shape of documents for server-side apply and managed fields."""
+    api_versions: frozenset[str]
+    scale: Doc | None
     is_terminating: bool
     """The definition is being deleted: objects may be deleted, but not created."""
 
@@ -69,20 +71,9 @@ class CustomResource(ShapedResource):
         return f"{STORE_PREFIX}{self.qualified}/"
 
     @cached_property
-    def api_versions(self) -> frozenset[str]:
-        """apiVersions of the definition, served or not: owners of fields in these versions are kept."""
-        return frozenset(f"{self.group}/{each['name']}" for each in self.definition["spec"]["versions"])
-
-    @cached_property
     def shape_id(self) -> str:
         """The state of the definition it was made from: another state may show the same object differently."""
         return shape_id(self.definition)
-
-    @cached_property
-    def scale(self) -> Doc | None:
-        """specReplicasPath, statusReplicasPath and perhaps labelSelectorPath; None without a scale subresource."""
-        paths: Doc | None = dig(self.of_version, "subresources", "scale")
-        return paths
 
     @cached_property
     def deprecation_warning(self) -> str | None:
@@ -198,6 +189,8 @@ def custom_resource(definition: Doc, version: str) -> CustomResource:
         of_version=found,
         schema=schema,
         struct=struct,
+        api_versions=frozenset(f"{spec['group']}/{each['name']}" for each in spec["versions"]),
+        scale=subresources.get("scale"),
         is_terminating="deletionTimestamp" in definition["metadata"],
     )
 

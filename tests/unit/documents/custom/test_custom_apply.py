@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.definition_builders import object_schema, widget, widget_kind
-from tonnage.documents.apply.managed_fields import track_update
+from tonnage.documents.apply.managed_fields import FieldWrite, track_update
 from tonnage.documents.apply.server_side_apply import apply
 from tonnage.documents.patches.json_patch import PatchFailed
 from tonnage.errors import Conflict
@@ -23,13 +23,10 @@ NAMED = object_schema({"name": TEXT, "a": TEXT, "b": TEXT}, required=["name"])
 def applied(schema: Doc, live: Doc | None, spec: Any, manager: str, *, force: bool = False) -> Doc:
     kind = widget_kind(schema)
     made = apply(
-        kind.struct,
+        FieldWrite(kind.struct, manager=manager, api_version="example.com/v1", now=T1),
         live=live,
         config=widget(spec),
-        manager=manager,
         force=force,
-        api_version="example.com/v1",
-        now=T1,
     )
     kind.admit(made)
     return made
@@ -127,7 +124,9 @@ def test_fields_of_an_update_belong_to_whoever_wrote_them() -> None:
     """No Go type stands behind a custom resource: `spec` itself is added with what is in it."""
     doc = widget({"o": {"a": "1"}, "l": [{"name": "x", "a": "1"}]}, status={"n": 1})
     schema = object_schema({"o": object_schema({"a": TEXT}), "l": {"type": "array", "items": NAMED, **BY_NAME}})
-    track_update(widget_kind(schema).struct, old=None, new=doc, manager="m", api_version="example.com/v1", now=T1)
+    track_update(
+        FieldWrite(widget_kind(schema).struct, manager="m", api_version="example.com/v1", now=T1), old=None, new=doc
+    )
     assert owned(doc, "m")["f:spec"] == {
         ".": {},
         "f:o": {".": {}, "f:a": {}},

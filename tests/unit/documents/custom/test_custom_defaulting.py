@@ -30,6 +30,7 @@ def defaulted(schema: Doc, value: Any) -> Any:
         pytest.param(object_schema({"a": text(default="A")}), {"a": ""}, {"a": ""}, id="empty is a value"),
         pytest.param(object_schema({"a": text(default="A")}), {"a": None}, {"a": "A"}, id="null is none"),
         pytest.param(object_schema({"a": text(default="A", nullable=True)}), {"a": None}, {"a": None}, id="nullable"),
+        pytest.param(object_schema({"a": text(default="A", nullable=True)}), {}, {"a": "A"}, id="nullable and absent"),
         pytest.param(object_schema({"a": text()}), {"a": None}, {}, id="null without default goes"),
         pytest.param(object_schema({"a": text(nullable=True)}), {"a": None}, {"a": None}, id="nullable null stays"),
         pytest.param(object_schema({}), {"a": None}, {"a": None}, id="of what is unknown nothing is known"),
