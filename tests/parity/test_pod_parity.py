@@ -15,17 +15,17 @@ import yaml
 
 from tonnage.documents.admission import resolve_priority
 from tonnage.documents.admit import admit
+from tonnage.documents.kinds.config_map import ConfigMapStrategy
 from tonnage.documents.kinds.event import EventStrategy, from_events_v1, to_events_v1
-from tonnage.documents.kinds.networking import ServiceStrategy
-from tonnage.documents.kinds.node import ConfigMapStrategy, NamespaceStrategy, SecretStrategy, ServiceAccountStrategy
+from tonnage.documents.kinds.lease import LeaseStrategy
+from tonnage.documents.kinds.namespace import NamespaceStrategy
+from tonnage.documents.kinds.pod_disruption_budget import PodDisruptionBudgetStrategy
 from tonnage.documents.kinds.pods.pod import PodStrategy
-from tonnage.documents.kinds.scheduling_kinds import (
-    DeviceClassStrategy,
-    LeaseStrategy,
-    PodDisruptionBudgetStrategy,
-    PriorityClassStrategy,
-    ResourceClaimStrategy,
-)
+from tonnage.documents.kinds.priority_class import PriorityClassStrategy
+from tonnage.documents.kinds.resource_claim import DeviceClassStrategy, ResourceClaimStrategy
+from tonnage.documents.kinds.secret import SecretStrategy
+from tonnage.documents.kinds.service import ServiceStrategy
+from tonnage.documents.kinds.service_account import ServiceAccountStrategy
 from tonnage.documents.kinds.workloads.apps import (
     ControllerRevisionStrategy,
     DaemonSetStrategy,

@@ -15,15 +15,11 @@ import yaml
 
 from tonnage.documents.admit import admit
 from tonnage.documents.kinds.node import NodeStrategy
+from tonnage.documents.kinds.storage.csi import CSIDriverStrategy, CSINodeStrategy, CSIStorageCapacityStrategy
 from tonnage.documents.kinds.storage.persistent_volume import PersistentVolumeStrategy
 from tonnage.documents.kinds.storage.persistent_volume_claim import PersistentVolumeClaimStrategy
-from tonnage.documents.kinds.storage.storage_kinds import (
-    CSIDriverStrategy,
-    CSINodeStrategy,
-    CSIStorageCapacityStrategy,
-    StorageClassStrategy,
-    VolumeAttachmentStrategy,
-)
+from tonnage.documents.kinds.storage.storage_class import StorageClassStrategy
+from tonnage.documents.kinds.storage.volume_attachment import VolumeAttachmentStrategy
 from tonnage.documents.schema import schema_of_resource
 from tonnage.documents.strategy import Strategy
 from tonnage.documents.validation.metadata import validate_object_meta, validate_object_meta_update

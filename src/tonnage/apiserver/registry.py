@@ -17,13 +17,14 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 
 from tonnage.apiserver import admission, event_loop, requests
+from tonnage.apiserver.authorizer import RbacAuthorizer
 from tonnage.apiserver.custom_definitions import Definitions
 from tonnage.apiserver.requests import Location, WriteOptions
 from tonnage.apiserver.stored_documents import encoder, opening_of
 from tonnage.clock import Backoff, Clock, in_background, rfc3339
 from tonnage.documents import admit, api_errors, creation, protobuf
 from tonnage.documents.access.attributes import AllowAll, Authorizer
-from tonnage.documents.access.escalation import is_guarded
+from tonnage.documents.access.escalation import is_guarded, refuse_escalation
 from tonnage.documents.admission import READ_FOR, Admission
 from tonnage.documents.apply.field_walk import shape_of
 from tonnage.documents.custom.custom_resource import CustomResource
@@ -41,8 +42,6 @@ from tonnage.store.errors import KeyDamaged, KeyExists, KeyMissing, StaleRevisio
 from tonnage.store.records import StoreRecord
 from tonnage.store.store import Store
 
-Guard = Callable[[Resource, str, str, Doc, Doc | None, User], None]
-"""(resource, namespace, name in the URL, new, old, user). Raises Forbidden for rights that the user lacks."""
 Change = Callable[[Doc], Doc]
 """From a copy of the old document, which it may modify, to the new one. May run several times, and in a thread."""
 
@@ -73,7 +72,6 @@ class Registry:
         clock: Clock,
         rng: random.Random,
         authorizer: Authorizer | None = None,
-        guard: Guard | None = None,
     ) -> None:
         compile_schemas()  # before threads start
         self.store = store
@@ -82,7 +80,6 @@ class Registry:
         self.gates = gates
         self.clock = clock
         self.authorizer: Authorizer = authorizer or AllowAll()
-        self._guard = guard
         self.definitions = Definitions(store)
         self._names = creation.NameGenerator(rng)
         self._admission = Admission(admission.StoreLister(store), generate_name=self._names.generate_name)
@@ -235,14 +232,15 @@ class Registry:
 
     def _is_guarded(self, resource: Resource, requester: User | None) -> bool:
         """True if the write must be compared with the requester's rights. Their roles may be large."""
-        return self._guard is not None and requester is not None and not requester.is_master and is_guarded(resource)
+        has_rules = isinstance(self.authorizer, RbacAuthorizer) and requester is not None and not requester.is_master
+        return has_rules and is_guarded(resource)
 
     def _refuse_escalation(self, at: Location, new: Doc, old: Doc | None, requester: User | None) -> None:
         """Raises Forbidden when the requester writes a role or binding beyond their rights (`access/escalation.py`)."""
-        assert self._guard is not None and requester is not None, "the caller asked `_is_guarded`"
+        assert isinstance(self.authorizer, RbacAuthorizer) and requester is not None, "the caller asked `_is_guarded`"
         judged = copy(new)
         self.strategy(at.resource).default(judged)
-        self._guard(at.resource, at.namespace, at.name, judged, old, requester)
+        refuse_escalation(at.resource, at.namespace, at.name, judged, old, requester, self.authorizer)
 
     async def rewrite(self, at: Location, change: Change, *, dry_run: bool = False) -> Written:
         """Replace an object by the result of `change`, unjudged: `change` is the rule (binding, eviction).

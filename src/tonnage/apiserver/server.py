@@ -32,7 +32,6 @@ from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.settings import ALWAYS_ALLOW, DEFAULT_ISSUER, RBAC_MODE, AuditSettings
 from tonnage.clock import Clock, SystemClock, in_background
 from tonnage.documents.access.attributes import AllowAll
-from tonnage.documents.access.escalation import refuse_escalation
 from tonnage.errors import TonnageError
 from tonnage.gates import Gates
 from tonnage.store.folder import KEEP_BYTES, KEEP_REVISIONS, StoreOptions
@@ -96,8 +95,7 @@ async def serve(
     store = await Store.open(folder / "store", options)
     try:
         authorizer = AllowAll() if settings.authorization_mode == ALWAYS_ALLOW else RbacAuthorizer(store)
-        guard = partial(refuse_escalation, rights=authorizer) if isinstance(authorizer, RbacAuthorizer) else None
-        registry = Registry(store, gates=settings.gates, clock=clock, rng=rng, authorizer=authorizer, guard=guard)
+        registry = Registry(store, gates=settings.gates, clock=clock, rng=rng, authorizer=authorizer)
         hosts = tuple(
             dict.fromkeys((settings.bind, "127.0.0.1", "::1", "localhost", "kubernetes", "kubernetes.default"))
         )

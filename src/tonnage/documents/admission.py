@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Protocol
 
 from tonnage.documents.api_errors import forbidden, forbidden_pod, not_found
-from tonnage.documents.kinds import scheduling_kinds
 from tonnage.documents.kinds.limit_range import broken_limits, give_defaults
 from tonnage.documents.kinds.pods.pod_defaults import tolerate_node_trouble
+from tonnage.documents.kinds.priority_class import SYSTEM_PRIORITIES
+from tonnage.documents.kinds.runtime_class import obey_runtime_class, refuse_foreign_overhead
 from tonnage.documents.kinds.storage.persistent_volume_claim import resize_refusal
-from tonnage.documents.kinds.storage.storage_kinds import default_class_for
+from tonnage.documents.kinds.storage.storage_class import default_class_for
 from tonnage.errors import Cause
 from tonnage.objects.core_v1 import class_name_in
 from tonnage.objects.core_v1.pod import REGION, ZONE
@@ -27,7 +28,7 @@ from tonnage.objects.resources import BY_PLURAL, Resource
 SYSTEM_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 UNDELETABLE_NAMESPACES = ("default", "kube-system", "kube-public")
 SYSTEM_PRIORITY_CLASSES: tuple[Doc, ...] = tuple(
-    {"metadata": {"name": name}, "value": scheduling_kinds.SYSTEM_PRIORITIES[name], "description": description}
+    {"metadata": {"name": name}, "value": SYSTEM_PRIORITIES[name], "description": description}
     for name, description in (
         ("system-cluster-critical", "For what the cluster cannot do without, on whichever node."),
         ("system-node-critical", "For what a node cannot do without; nothing has a higher priority."),
@@ -106,7 +107,7 @@ class Admission:
                 runtime_class = self._runtime_class(doc)
                 if runtime_class is not None:
                     tolerate_node_trouble(doc)  # comes first upstream: the order of tolerations is visible
-                    scheduling_kinds.obey_runtime_class(doc, runtime_class)
+                    obey_runtime_class(doc, runtime_class)
             case "persistentvolumeclaims":
                 chosen = default_class_for(doc, list(self._lister.list(_STORAGE_CLASSES)))
                 if chosen is not None:
@@ -132,7 +133,7 @@ class Admission:
                 refuse_second_default(doc, self._lister.list(_PRIORITY_CLASSES), is_update=False)
             case "pods":
                 self._refuse_beyond_limits(resource, doc)
-                scheduling_kinds.refuse_foreign_overhead(doc, self._runtime_class(doc))
+                refuse_foreign_overhead(doc, self._runtime_class(doc))
             case "persistentvolumeclaims":
                 self._refuse_beyond_limits(resource, doc)
 
@@ -170,7 +171,7 @@ class Admission:
         """Raise Forbidden for namespaces and priority classes that Kubernetes itself needs."""
         if resource is _NAMESPACES and name in UNDELETABLE_NAMESPACES:
             raise forbidden(resource, name, "this namespace may not be deleted")
-        if resource is _PRIORITY_CLASSES and name in scheduling_kinds.SYSTEM_PRIORITIES:
+        if resource is _PRIORITY_CLASSES and name in SYSTEM_PRIORITIES:
             raise forbidden(resource, name, "this is a system priority class and cannot be deleted")
 
 

@@ -1,6 +1,6 @@
 """Binding and scale: subresources that are more than a part of an object, as pure functions.
 
-Binding is the one write that gives a pod its node. Evictions stand with the budgets, in `kinds/scheduling_kinds.py`.
+Binding is the one write that gives a pod its node. Evictions stand with their budgets, in `kinds`.
 
 A Scale is an object seen as one number, for kubectl scale and autoscalers. The object is a workload, or a custom one
 whose definition names the paths. `apply_scale` returns it with a Scale's replicas; the verb treats that as an update.

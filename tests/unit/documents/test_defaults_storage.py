@@ -10,7 +10,7 @@ import pytest
 from tonnage.clock import SystemClock
 from tonnage.documents.creation import strategies
 from tonnage.documents.kinds.storage.persistent_volume_claim import mirror_data_sources
-from tonnage.documents.kinds.storage.storage_kinds import default_class_for
+from tonnage.documents.kinds.storage.storage_class import default_class_for
 from tonnage.gates import Gates
 from tonnage.objects.document import Doc, copy
 

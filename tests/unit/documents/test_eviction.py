@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tonnage.documents.api_errors import UnknownReason
-from tonnage.documents.kinds.scheduling_kinds import (
+from tonnage.documents.kinds.pod_disruption_budget import (
     MAX_DISRUPTED_PODS,
     OnConflict,
     judge_eviction,

@@ -8,7 +8,7 @@ import pytest
 
 from tonnage.clock import SystemClock
 from tonnage.documents.creation import strategies
-from tonnage.documents.kinds.scheduling_kinds import merge_tolerations, obey_runtime_class, refuse_foreign_overhead
+from tonnage.documents.kinds.runtime_class import merge_tolerations, obey_runtime_class, refuse_foreign_overhead
 from tonnage.errors import Forbidden
 from tonnage.gates import Gates
 from tonnage.objects.document import Doc

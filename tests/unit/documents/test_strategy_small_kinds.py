@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tonnage.documents.kinds.event import EventStrategy
-from tonnage.documents.kinds.networking import ServiceStrategy
-from tonnage.documents.kinds.node import NamespaceStrategy, SecretStrategy, finalize
-from tonnage.documents.kinds.scheduling_kinds import ResourceSliceStrategy
+from tonnage.documents.kinds.namespace import NamespaceStrategy, finalize
+from tonnage.documents.kinds.resource_claim import ResourceSliceStrategy
+from tonnage.documents.kinds.secret import SecretStrategy
+from tonnage.documents.kinds.service import ServiceStrategy
 from tonnage.documents.kinds.workloads.apps import ControllerRevisionStrategy, ReplicaSetStrategy, StatefulSetStrategy
 from tonnage.errors import Invalid
 from tonnage.gates import Gates

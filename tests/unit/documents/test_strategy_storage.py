@@ -13,15 +13,11 @@ import pytest
 
 from support.virtual_clock import VirtualClock
 from tonnage.documents.kinds.node import NodeStrategy
+from tonnage.documents.kinds.storage.csi import CSIDriverStrategy, CSINodeStrategy, CSIStorageCapacityStrategy
 from tonnage.documents.kinds.storage.persistent_volume import PersistentVolumeStrategy
 from tonnage.documents.kinds.storage.persistent_volume_claim import PersistentVolumeClaimStrategy
-from tonnage.documents.kinds.storage.storage_kinds import (
-    CSIDriverStrategy,
-    CSINodeStrategy,
-    CSIStorageCapacityStrategy,
-    StorageClassStrategy,
-    VolumeAttachmentStrategy,
-)
+from tonnage.documents.kinds.storage.storage_class import StorageClassStrategy
+from tonnage.documents.kinds.storage.volume_attachment import VolumeAttachmentStrategy
 from tonnage.documents.strategy import Generation, Strategy
 from tonnage.gates import Gates
 from tonnage.objects.document import Doc, copy, dig

@@ -6,7 +6,7 @@ import base64
 
 from tonnage.clock import SystemClock
 from tonnage.documents.creation import strategies
-from tonnage.documents.kinds.node import MAX_BYTES
+from tonnage.documents.kinds.config_map import MAX_BYTES
 from tonnage.gates import Gates
 from tonnage.objects.document import Doc
 

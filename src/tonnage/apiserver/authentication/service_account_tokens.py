@@ -151,15 +151,6 @@ MAX_REMEMBERED: Final = 4096
 JWKS_PATH: Final = "/openid/v1/jwks"
 
 
-class _Metadata(msgspec.Struct, omit_defaults=True):
-    uid: str
-    deletionTimestamp: str | None = None
-
-
-class _Object(msgspec.Struct):
-    metadata: _Metadata
-
-
 class _Judged(NamedTuple):
     """The result of a token's last full check."""
 
@@ -171,7 +162,6 @@ class _Judged(NamedTuple):
     """By key: while the store holds these records, only time can end the token."""
 
 
-_OBJECT: Final = msgspec.json.Decoder(_Object)
 _CLAIMS: Final = msgspec.json.Decoder(Claims)
 _LEGACY_CLAIMS: Final = msgspec.json.Decoder(LegacyClaims)
 _SECRETS: Final = BY_PLURAL["", "secrets"]
@@ -234,7 +224,7 @@ class ServiceAccountTokens:
             if record is None:
                 return None
             records[record.key] = record
-            meta: Doc = msgspec.to_builtins(_OBJECT.decode(record.document).metadata)
+            meta: Doc = decode(record.document)["metadata"]
             is_staying = is_staying and "deletionTimestamp" not in meta
             return meta
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
-from tonnage.documents.kinds.storage.storage_kinds import is_default_class
+from tonnage.documents.kinds.storage.storage_class import is_default_class
 from tonnage.objects import codec, core_v1, storage_v1
 from tonnage.objects.document import Doc, dig
 from tonnage.objects.selectors import LabelSelector

@@ -18,8 +18,8 @@ from tonnage.apiserver.stored_documents import served
 from tonnage.apiserver.verbs import patching, reading, writing
 from tonnage.documents import admission, subresources
 from tonnage.documents.admit import Malformed, admit
-from tonnage.documents.kinds import scheduling_kinds
-from tonnage.documents.kinds.node import finalize
+from tonnage.documents.kinds import pod_disruption_budget as budgets
+from tonnage.documents.kinds.namespace import finalize
 from tonnage.documents.schema import schema_of_resource
 from tonnage.errors import ApiError, BadRequest, Conflict
 from tonnage.objects.document import Doc, decode, dig
@@ -60,7 +60,7 @@ async def create_eviction(registry: Registry, call: Call) -> Response:
     """POST pods/{name}/eviction: a deletion that asks the pod's disruption budget first."""
     options = write_options(call)
     eviction = await _read(registry, call, EVICTIONS, options)
-    scheduling_kinds.validate_eviction(eviction, call.at.name)
+    budgets.validate_eviction(eviction, call.at.name)
     for tries_left in reversed(range(_EVICTION_TRIES)):
         pod = decode(registry.read(call.at).document)
         decision = await _judge(registry, call, pod, eviction, options)
@@ -69,29 +69,29 @@ async def create_eviction(registry: Registry, call: Call) -> Response:
             break
         except _BudgetMoved:
             if not tries_left:
-                raise scheduling_kinds.still_processing(decision.budget_name) from None
+                raise budgets.still_processing(decision.budget_name) from None
         except Conflict:
-            if decision.on_conflict is scheduling_kinds.OnConflict.TRY_LATER:
-                raise scheduling_kinds.still_processing(decision.budget_name) from None
-            if decision.on_conflict is scheduling_kinds.OnConflict.FAIL or not tries_left:
+            if decision.on_conflict is budgets.OnConflict.TRY_LATER:
+                raise budgets.still_processing(decision.budget_name) from None
+            if decision.on_conflict is budgets.OnConflict.FAIL or not tries_left:
                 raise
     return responses.of_document(call, _DONE, 201)
 
 
 async def _judge(
     registry: Registry, call: Call, pod: Doc, eviction: Doc, options: WriteOptions
-) -> scheduling_kinds.EvictionDecision:
+) -> budgets.EvictionDecision:
     documents = [record.document for record in registry.store.list(f"{_BUDGETS.store_prefix}{call.at.namespace}/")]
     dry_run = ["All"] if options.dry_run else []
 
-    def judged() -> scheduling_kinds.EvictionDecision:
-        budgets = [decode(document) for document in documents]
-        return scheduling_kinds.judge_eviction(pod, budgets, eviction, now=registry.now(), dry_run=dry_run)
+    def judged() -> budgets.EvictionDecision:
+        found = [decode(document) for document in documents]
+        return budgets.judge_eviction(pod, found, eviction, now=registry.now(), dry_run=dry_run)
 
     return await registry.work(event_loop.is_large(*documents), judged)
 
 
-async def _carry_out(registry: Registry, call: Call, decision: scheduling_kinds.EvictionDecision) -> None:
+async def _carry_out(registry: Registry, call: Call, decision: budgets.EvictionDecision) -> None:
     """Charge the budget, mark the pod, delete it. Raises Conflict or _BudgetMoved when the decision is outdated."""
     wanted = writing.from_document(decision.options, [])
     if decision.budget is not None:
@@ -106,7 +106,7 @@ async def _carry_out(registry: Registry, call: Call, decision: scheduling_kinds.
         await registry.rewrite(Location(_BUDGETS, call.at.namespace, charged["metadata"]["name"]), charge)
     if not wanted.dry_run:
         marked = await registry.rewrite(
-            call.at, lambda pod: scheduling_kinds.mark_disrupted(pod, decision.options, now=registry.now())
+            call.at, lambda pod: budgets.mark_disrupted(pod, decision.options, now=registry.now())
         )
         if wanted.resource_version is not None:
             wanted = replace(wanted, resource_version=decode(marked.document)["metadata"]["resourceVersion"])

@@ -24,7 +24,7 @@ from tonnage.behaviour.volumes import binding_plan
 from tonnage.client.cache import Indexer, MutationCache
 from tonnage.controllers.controller_context import ControllerContext, QueueController
 from tonnage.controllers.volumes.attach_detach import is_pod_terminated
-from tonnage.documents.kinds.storage.storage_kinds import default_class_for
+from tonnage.documents.kinds.storage.storage_class import default_class_for
 from tonnage.objects import codec, storage_v1, volume_matching
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.document import Doc

@@ -17,7 +17,7 @@ from typing import Final
 from tonnage.behaviour.volumes.binding_plan import BOUND, Bind, ClaimInputs, claim_step
 from tonnage.behaviour.workloads.pod_states import RejectedPods, generated_name, ordinal_of
 from tonnage.behaviour.workloads.templates import claim_for
-from tonnage.documents.kinds.storage.storage_kinds import default_class_for
+from tonnage.documents.kinds.storage.storage_class import default_class_for
 from tonnage.objects import apps_v1, codec, requirements, volume_matching
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod, PodStatus
 from tonnage.objects.meta import Key

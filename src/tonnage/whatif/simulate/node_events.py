@@ -15,7 +15,7 @@ from typing import Final
 from tonnage.behaviour.nodes.node_lifecycle_plan import stay_s
 from tonnage.behaviour.workloads.pod_states import Find, guards, with_true_status
 from tonnage.clock import rfc3339
-from tonnage.documents.kinds.scheduling_kinds import judge_eviction
+from tonnage.documents.kinds.pod_disruption_budget import judge_eviction
 from tonnage.errors import ApiError
 from tonnage.objects import codec, storage_v1
 from tonnage.objects.core_v1 import Node, PersistentVolume, Pod, is_out_of_use

@@ -1,1 +1,1 @@
-"""The workloads, one file per kind: apps/v1, ReplicationController, Job and CronJob."""
+"""The workloads: `apps` has the kinds of apps/v1 and ReplicationController."""

@@ -1,8 +1,4 @@
-"""The small kinds that schedulers read: PriorityClass, RuntimeClass, PodDisruptionBudget, Lease and resource.k8s.io.
-
-`admission.refuse_second_default` keeps the global default PriorityClass unique. Evictions count budgets down. A
-RuntimeClass acts on the pods that name it (`obey_runtime_class`). Of resource.k8s.io, defaults and immutable fields are
-upstream's; selectors, configuration and the contents of slices are not validated.
+"""PodDisruptionBudget, and the evictions that count it down.
 
 The server carries out an `EvictionDecision` in this order: write the budget's decremented status, mark the pod
 (`mark_disrupted`), delete it with the decision's options. A pod that has ended, has not started or is being deleted
@@ -19,69 +15,14 @@ from typing import ClassVar
 
 import msgspec
 
-from tonnage.documents.api_errors import UnknownReason, forbidden_pod
+from tonnage.documents.api_errors import UnknownReason
 from tonnage.documents.deletion import check_preconditions
-from tonnage.documents.kinds.pods.pod_spec import validate_tolerations
-from tonnage.documents.strategy import Generation, Strategy, TypeRules, has_condition, keep, set_condition
-from tonnage.documents.validation.resources import validate_resource_requirements
+from tonnage.documents.strategy import Generation, Strategy, TypeRules, has_condition, set_condition
 from tonnage.errors import BadRequest, Cause, Forbidden, TooManyRequests
 from tonnage.objects import field_rules, resources
-from tonnage.objects.document import Doc, copy, same
-from tonnage.objects.field_errors import Errors, Wrong, duplicate, forbidden, go_value, invalid, invalid_object
-from tonnage.objects.field_rules import immutable, unique
+from tonnage.objects.document import Doc, copy
+from tonnage.objects.field_errors import Errors, Wrong, go_value, invalid, invalid_object
 from tonnage.objects.selectors import InvalidSelector, LabelSelector
-from tonnage.quantity import Quantity
-
-HIGHEST_USER_PRIORITY = 1_000_000_000
-SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
-_SYSTEM_PREFIX = "system-"
-
-
-class PriorityClassStrategy(Strategy):
-    """A name for a number, which never changes; the highest numbers belong to the system."""
-
-    generation = Generation.COUNTED
-
-    def validate(self, doc: Doc) -> Errors:
-        errors: Errors = []
-        if doc["metadata"].get("name", "").startswith(_SYSTEM_PREFIX):
-            if wrong := _not_a_system_class(doc):
-                told = f"priority class names with '{_SYSTEM_PREFIX}' prefix are reserved for system use only."
-                errors.append(forbidden("metadata.name", f"{told} error: {wrong}"))
-        elif doc.get("value", 0) > HIGHEST_USER_PRIORITY:
-            told = f"maximum allowed value of a user defined priority is {HIGHEST_USER_PRIORITY}"
-            errors.append(forbidden("value", told))
-        return errors + super().validate(doc)
-
-    def validate_update(self, new: Doc, old: Doc) -> Errors:
-        """Only description and globalDefault may change; the name is not validated again."""
-        return self.validate_immutable(new, old)
-
-    def spec_changed(self, new: Doc, old: Doc) -> bool:
-        """Its generation is always 1, because its meaning cannot change."""
-        return False
-
-
-def _not_a_system_class(doc: Doc) -> str:
-    name = doc["metadata"]["name"]
-    if name not in SYSTEM_PRIORITIES:
-        return f"{name} is not a known system priority class"
-    if doc.get("value", 0) != SYSTEM_PRIORITIES[name]:
-        return f"value of {name} PriorityClass must be {SYSTEM_PRIORITIES[name]}"
-    if doc.get("globalDefault"):
-        return f"globalDefault of {name} PriorityClass must be false"
-    return ""
-
-
-class LeaseStrategy(Strategy):
-    unconditional_update = False
-    create_on_update = True
-
-    def drop_disabled_fields(self, new: Doc, old: Doc) -> None:
-        """Drop the fields of coordinated leader election, whose gate is closed on a stock server."""
-        new["spec"].pop("strategy", None)
-        new["spec"].pop("preferredHolder", None)
-
 
 _BUDGET_COUNTS = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
 
@@ -130,125 +71,6 @@ def validate_conditions(conditions: list[Doc], path: str) -> Wrong:
 
 _BUDGET = TypeRules("policy.PodDisruptionBudgetSpec")
 _BUDGET_STATUS = TypeRules("policy.PodDisruptionBudgetStatus", conditions=validate_conditions)
-
-
-class DeviceClassStrategy(Strategy):
-    generation = Generation.COUNTED
-
-
-class ResourceClaimStrategy(Strategy):
-    """A claim's spec is fixed at creation; allocation and users are its status."""
-
-    new_status: ClassVar[Doc] = {}
-
-    def validate_update(self, new: Doc, old: Doc) -> Errors:
-        return self.validate_immutable(new, old)
-
-    def prepare_status(self, new: Doc, old: Doc) -> None:
-        """Metadata cannot be written through status either."""
-        super().prepare_status(new, old)
-        keep(new, old, "metadata")
-
-
-class ResourceClaimTemplateStrategy(Strategy):
-    def validate_update(self, new: Doc, old: Doc) -> Errors:
-        return self.validate_immutable(new, old)
-
-
-class ResourceSliceStrategy(Strategy):
-    """Driver, pool and node are fixed; the devices may change."""
-
-    generation = Generation.COUNTED
-
-
-_NAMING = ("key", "operator", "value", "effect")
-
-
-def _validate_unlike_tolerations(tolerations: list[Doc], path: str) -> Errors:
-    is_repeated = unique()
-    return validate_tolerations(tolerations, path) + [
-        duplicate(f"{path}[{idx}]", toleration)
-        for idx, toleration in enumerate(tolerations)
-        if is_repeated(tuple(toleration.get(field, "") for field in _NAMING), "")
-    ]
-
-
-class RuntimeClassStrategy(Strategy):
-    by_hand: ClassVar[field_rules.Rules] = {
-        "overhead": lambda overhead, path: validate_resource_requirements(
-            {"limits": overhead.get("podFixed", {})}, path
-        ),
-        "scheduling.tolerations": _validate_unlike_tolerations,
-    }
-
-    def validate_update(self, new: Doc, old: Doc) -> Errors:
-        return immutable("handler", new.get("handler", ""), old.get("handler", ""))
-
-
-def obey_runtime_class(pod: Doc, runtime_class: Doc) -> None:
-    """Write the class's overhead and scheduling into a pod, in place. Raises Forbidden if the pod contradicts them."""
-    spec = pod["spec"]
-    if "overhead" in runtime_class:
-        overhead = runtime_class["overhead"].get("podFixed", {})
-        if spec.get("overhead"):
-            refuse_foreign_overhead(pod, runtime_class)
-        spec.pop("overhead", None)
-        if overhead:
-            spec["overhead"] = dict(overhead)
-    if "scheduling" in runtime_class:
-        scheduling = runtime_class["scheduling"]
-        selector, wanted = spec.get("nodeSelector", {}), scheduling.get("nodeSelector", {})
-        for key, value in sorted(wanted.items()):
-            if selector.get(key, value) != value:
-                told = f"runtimeClass.scheduling.nodeSelector[{key}] = {value}"
-                raise forbidden_pod(pod, f"conflict: {told}; pod.spec.nodeSelector[{key}] = {selector[key]}")
-        if selector or wanted:
-            spec["nodeSelector"] = {**selector, **wanted}
-        merged = merge_tolerations(spec.get("tolerations", []), scheduling.get("tolerations", []))
-        if merged:
-            spec["tolerations"] = merged
-
-
-def refuse_foreign_overhead(pod: Doc, runtime_class: Doc | None) -> None:
-    """Raise Forbidden if a pod's overhead is not that of its RuntimeClass."""
-    stated = pod["spec"].get("overhead")
-    if runtime_class is not None and "overhead" in runtime_class:
-        texts = (runtime_class["overhead"].get("podFixed", {}), stated or {})
-        wanted, given = ({name: Quantity.of(text) for name, text in each.items()} for each in texts)
-        if wanted != given:
-            raise forbidden_pod(pod, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
-    elif stated is not None:
-        raise forbidden_pod(pod, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
-
-
-def merge_tolerations(first: list[Doc], second: list[Doc]) -> list[Doc]:
-    """Both lists without tolerations that another toleration covers. Mirrors MergeTolerations."""
-    every = [*first, *second]
-    merged: list[Doc] = []
-    for idx, one in enumerate(every):
-        if any(_covers(other, one) for other in merged):
-            continue
-        if any(not same(other, one) and _covers(other, one) for other in every[idx + 1 :]):
-            continue
-        merged.append(one)
-    return merged
-
-
-def _covers(wide: Doc, narrow: Doc) -> bool:
-    if same(wide, narrow):
-        return True
-    key, operator, effect = wide.get("key", ""), wide.get("operator", "") or "Equal", wide.get("effect", "")
-    if narrow.get("key", "") != key and (key or operator != "Exists"):
-        return False
-    if narrow.get("effect", "") != effect and effect:
-        return False
-    if effect == "NoExecute" and "tolerationSeconds" in wide:
-        seconds = narrow.get("tolerationSeconds")
-        if seconds is None or seconds > wide["tolerationSeconds"]:
-            return False
-    if operator == "Equal":
-        return narrow.get("operator") == "Equal" and narrow.get("value", "") == wide.get("value", "")
-    return operator == "Exists"
 
 
 _PODS = resources.BY_PLURAL["", "pods"]
