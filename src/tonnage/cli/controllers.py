@@ -13,6 +13,7 @@ from tonnage.cli.flags.flag_table import flag_table
 from tonnage.cli.flags.go_flags import Election, GoCommand, check_times, lease_place_options, lease_time_options
 from tonnage.cli.output import Flags, feature_gates, from_flags, logging_options, say_all
 from tonnage.cli.running import connected, connection_of, kubeconfig_option, run_until_signalled, say_ready
+from tonnage.client.leadership import LeaseTimes
 from tonnage.controllers import PROGRAM
 
 if TYPE_CHECKING:
@@ -82,9 +83,9 @@ def controllers(wanted: str, **flags: Any) -> None:
 def _election_of(flags: Flags) -> Election:
     names = ("lease_duration", "renew_deadline", "retry_period")
     given = {f"{name}_s": time_s for name in names if (time_s := flags[f"leader_elect_{name}"])}
-    found = Election(flags["leader_elect"], **given)
+    found = Election(flags["leader_elect"], LeaseTimes(**given))
     if found.is_on:
-        check_times(found)
+        check_times(found.times)
     return found
 
 

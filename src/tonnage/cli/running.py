@@ -27,6 +27,7 @@ from tonnage.cli.flags import endpoint_flags
 from tonnage.cli.flags.flag_table import flag_table
 from tonnage.cli.flags.go_flags import LEASE_TIMES, Election
 from tonnage.cli.output import Flags, Option, echo, options, wrong_usage
+from tonnage.client.leadership import LeaseTimes
 from tonnage.clock import SystemClock
 from tonnage.serving.process_memory import memory_kept_level
 
@@ -154,7 +155,6 @@ class RunningProgram:
             leases,
             lease,
             leadership,
-            retry_period_s=self._election.retry_period_s,
             release_on_cancel=self._election.release_on_cancel,
         )
         self._electors.append(elector)
@@ -185,12 +185,7 @@ async def connected(
 
     clock, registry, identity, leadership = SystemClock(), new_registry(), new_identity(), None
     if election is not None and election.is_on:
-        leadership = Leadership(
-            identity,
-            clock=clock,
-            lease_duration_s=election.lease_duration_s,
-            renew_deadline_s=election.renew_deadline_s,
-        )
+        leadership = Leadership(identity, election.times, clock=clock)
     async with AsyncExitStack() as stack:
         clients = Clients.connect(
             connection,
@@ -200,7 +195,7 @@ async def connected(
             qps=qps,
             burst=burst,
             guard=leadership,
-            lease_timeout_s=LEASE_TIMEOUT_S if election is None else lease_timeout_s(election.renew_deadline_s),
+            lease_timeout_s=LEASE_TIMEOUT_S if election is None else lease_timeout_s(election.times.renew_deadline_s),
         )
         await stack.enter_async_context(clients)
         runtime = Runtime(
@@ -262,12 +257,10 @@ async def sidecar(
     name: str, flags: Flags, prefix: str, *, is_elected: bool, release_on_cancel: bool = True
 ) -> AsyncIterator[RunningProgram]:
     """Yield a program configured by `sidecar_options`. Raises InvalidLeaseTimes."""
-    from tonnage.client.leader import check_retry_period
-
-    times = {each: flags[f"{prefix}_{each}"] for each in ("lease_duration_s", "renew_deadline_s", "retry_period_s")}
+    times = LeaseTimes(*(flags[f"{prefix}_{name.replace('-', '_')}_s"] for name in LEASE_TIMES))
     if is_elected:
-        check_retry_period(renew_deadline_s=times["renew_deadline_s"], retry_period_s=times["retry_period_s"])
-    election = Election(is_elected, release_on_cancel=release_on_cancel, **times)
+        times.check()
+    election = Election(is_elected, times, release_on_cancel)
     connection = connection_of(flags["kubeconfig_file"])
     async with connected(
         name, connection, election, qps=flags["kube_api_qps"], burst=flags["kube_api_burst"]

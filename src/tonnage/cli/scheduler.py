@@ -16,7 +16,7 @@ from tonnage import __version__
 from tonnage.cli.flags.endpoint_flags import check_endpoint, endpoint_options
 from tonnage.cli.flags.flag_table import flag_table
 from tonnage.cli.flags.go_flags import Election, GoCommand, lease_place_options, lease_time_options, version_flag
-from tonnage.cli.flags.scheduler_flags import configured, kube_scheduler_options, removed_options
+from tonnage.cli.flags.scheduler_flags import configured, kube_scheduler_options, lease_times, removed_options
 from tonnage.cli.output import Flags, feature_gates, logging_options, say, say_all
 from tonnage.cli.running import connected, connection_of, run_until_signalled, say_ready
 from tonnage.errors import TonnageError
@@ -96,11 +96,13 @@ async def run(configuration: Configuration, flags: Flags, configuration_text: st
     limits, election = configuration.request_limits, configuration.leader_election
     named = configuration.client_connection.kubeconfig
     connection = connection_of(flags["kubeconfig_file"] or (Path(named) if named else None), flags["master"])
-    times = Election(
-        election.leader_elect, election.lease_duration_s, election.renew_deadline_s, election.retry_period_s
-    )
     async with connected(
-        _USER_AGENT, connection, times, rng=random.Random(seed), qps=max(limits.qps, 0.0), burst=limits.burst
+        _USER_AGENT,
+        connection,
+        Election(election.leader_elect, lease_times(election)),
+        rng=random.Random(seed),
+        qps=max(limits.qps, 0.0),
+        burst=limits.burst,
     ) as running:
         engine_of: Any = Engine
         if flags["record_file"] is not None:

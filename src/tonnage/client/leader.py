@@ -17,17 +17,17 @@ import asyncio
 import secrets
 import socket
 from collections.abc import Awaitable, Callable
-from dataclasses import KW_ONLY, dataclass
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 
 from tonnage import clock, logs
 from tonnage.client.http import Client
-from tonnage.client.leadership import InvalidLeaseTimes, Leadership
+from tonnage.client.leadership import JITTER_FACTOR, Leadership
 from tonnage.errors import Conflict, NotFound, TonnageError
 from tonnage.objects import codec, meta, small_groups
 from tonnage.objects.document import Doc, dig
 
-JITTER_FACTOR = 1.2
 _MAX_TRANSITIONS = 2**31 - 1
 """The API's maximum. A count that has reached it stays: a number for people must not block the election."""
 _HEALTH_TOLERANCE_S = 20.0
@@ -46,17 +46,6 @@ class LeaseLost(TonnageError):
         super().__init__(f"lost the lease {lease}: {why}", hint="start again, to wait for the lease")
 
 
-def check_retry_period(*, renew_deadline_s: float, retry_period_s: float) -> None:
-    """Raises InvalidLeaseTimes unless there is time for more than one try."""
-    if retry_period_s <= 0:
-        raise InvalidLeaseTimes("retryPeriod must be greater than zero")
-    if renew_deadline_s <= JITTER_FACTOR * retry_period_s:
-        raise InvalidLeaseTimes(
-            f"renewDeadline ({renew_deadline_s:g} s) must be greater than retryPeriod*JitterFactor",
-            hint=f"retryPeriod is {retry_period_s:g} s, and JitterFactor {JITTER_FACTOR:g}",
-        )
-
-
 def new_identity() -> str:
     """Unique, even among copies on one machine and restarts of this one."""
     return f"{socket.gethostname()}_{secrets.token_hex(8)}"
@@ -64,23 +53,18 @@ def new_identity() -> str:
 
 @dataclass(eq=False)
 class LeaderElector:
-    """One candidate. Its client must not ask `leadership` before it writes. Raises InvalidLeaseTimes."""
+    """One candidate. Its client must not ask `leadership` before it writes."""
 
     client: Client
     lease: meta.Key
     leadership: Leadership
-    _: KW_ONLY
-    retry_period_s: float = 2.0
     release_on_cancel: bool = True
 
     def __post_init__(self) -> None:
         leadership = self.leadership
-        check_retry_period(renew_deadline_s=leadership.renew_deadline_s, retry_period_s=self.retry_period_s)
         leadership.lease = self.lease
         self.identity = leadership.identity
         self._clock = self.client.clock
-        self._lease_duration_s = leadership.lease_duration_s
-        self._renew_deadline_s = leadership.renew_deadline_s
         self._doc: Doc | None = None  # the lease as the server last returned it
         self._seen = small_groups.LeaseSpec()
         self._seen_at = self._clock.monotonic()  # when it last changed, by our clock
@@ -98,7 +82,7 @@ class LeaderElector:
     def is_healthy(self) -> bool:
         """False for a leader that should have noticed long ago that its lease has expired."""
         held_s = self._clock.monotonic() - self._seen_at
-        return not self.is_leader or held_s <= self._lease_duration_s + _HEALTH_TOLERANCE_S
+        return not self.is_leader or held_s <= self.leadership.lease_duration_s + _HEALTH_TOLERANCE_S
 
     async def run(self, work: Callable[[], Awaitable[None]]) -> None:
         """Wait for the lease, then run `work` while we hold it; returns when `work` does.
@@ -127,7 +111,7 @@ class LeaderElector:
         if lost:
             renewing.result()  # our own bug, if there was one
             holder = "" if self.is_leader else self.leader
-            raise LeaseLost(self.lease, holder, self._renew_deadline_s)
+            raise LeaseLost(self.lease, holder, self.leadership.renew_deadline_s)
         working.result()
 
     # -- the lease ----------------------------------------------------------------------------------------------------
@@ -139,21 +123,18 @@ class LeaderElector:
             self._report()
             if is_ours and self.leadership.left_s > 0:  # an answer may come too late to count
                 return
-            await self._clock.sleep(clock.jittered(self.retry_period_s, JITTER_FACTOR, self.client.rng))
+            await self._clock.sleep(clock.jittered(self.leadership.retry_period_s, JITTER_FACTOR, self.client.rng))
 
     async def _renew(self) -> None:
-        over = asyncio.ensure_future(self.leadership.wait_over())
+        leadership = self.leadership
         try:
             while True:
                 # After a slow renewal less time is left: then the next comes at once.
-                spare_s = max(self.leadership.left_s - self.retry_period_s, 0.0)
-                pause = asyncio.ensure_future(self._clock.sleep(min(self.retry_period_s, spare_s)))
-                try:
-                    await asyncio.wait((pause, over), return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    pause.cancel()
-                left_s = self.leadership.left_s
-                if self.leadership.is_over or left_s <= 0:
+                pause_s = min(leadership.retry_period_s, max(leadership.left_s - leadership.retry_period_s, 0.0))
+                with suppress(TimeoutError):
+                    await clock.within(self._clock, pause_s, leadership.wait_over())
+                left_s = leadership.left_s
+                if leadership.is_over or left_s <= 0:
                     return
                 try:
                     is_ours = await clock.within(self._clock, left_s, self._renew_once())
@@ -163,14 +144,13 @@ class LeaderElector:
                 if not is_ours:
                     return
         finally:
-            self.leadership.end()  # at once: work that is ending may be about to write
-            over.cancel()
+            leadership.end()  # at once: work that is ending may be about to write
 
     async def _renew_once(self) -> bool:
         while not await self._try():
             if not self.is_leader:
                 return False
-            await self._clock.sleep(self.retry_period_s)
+            await self._clock.sleep(self.leadership.retry_period_s)
         return True
 
     async def _try(self) -> bool:
@@ -222,7 +202,7 @@ class LeaderElector:
             _log.info("The lease is left to run out: a write has had no answer", lease=self.lease)
             return
         try:
-            await clock.within(self._clock, self._renew_deadline_s, self._let_go())
+            await clock.within(self._clock, self.leadership.renew_deadline_s, self._let_go())
         except (TonnageError, TimeoutError) as exc:
             _log.warning("Lease could not be released; it runs out by itself", lease=self.lease, error=str(exc))
 
@@ -242,7 +222,7 @@ class LeaderElector:
         now = self._clock.now()
         return {
             "holderIdentity": self.identity,
-            "leaseDurationSeconds": self._lease_duration_s,
+            "leaseDurationSeconds": self.leadership.lease_duration_s,
             "acquireTime": clock.rfc3339_micro(acquire_time or now),
             "renewTime": clock.rfc3339_micro(now),
             "leaseTransitions": transitions,

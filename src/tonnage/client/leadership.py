@@ -13,10 +13,14 @@ the sender cannot recall bytes: see docs/decisions/015-a-leaders-writes.md.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 
 from tonnage.clock import Clock
 from tonnage.errors import TonnageError
 from tonnage.objects.meta import Key
+
+JITTER_FACTOR = 1.2
+"""Of the pauses between a candidate's tries."""
 
 
 class NotLeading(TonnageError):
@@ -38,31 +42,46 @@ class InvalidLeaseTimes(TonnageError, ValueError):
     """Times that would allow two leaders at once, or none for long."""
 
 
-def check_lease_times(*, lease_duration_s: float, renew_deadline_s: float) -> None:
-    """Raises InvalidLeaseTimes unless candidates wait longer than a leader continues."""
-    if int(lease_duration_s) < 1:
-        raise InvalidLeaseTimes(f"leaseDuration ({lease_duration_s:g} s) must be a second at least")
-    if int(lease_duration_s) <= renew_deadline_s:
-        raise InvalidLeaseTimes(
-            f"leaseDuration ({int(lease_duration_s)} s) must be greater than renewDeadline",
-            hint=f"renewDeadline is {renew_deadline_s:g} s, and a lease lasts whole seconds",
-        )
+@dataclass(frozen=True, slots=True)
+class LeaseTimes:
+    """How long a lease lasts, how long a leader tries to renew it, and how often. The defaults are client-go's."""
+
+    lease_duration_s: float = 15.0
+    renew_deadline_s: float = 10.0
+    retry_period_s: float = 2.0
+
+    def check(self) -> None:
+        """Raises InvalidLeaseTimes unless candidates wait longer than a leader continues, who has several tries."""
+        renew_s, retry_s = self.renew_deadline_s, self.retry_period_s
+        if int(self.lease_duration_s) < 1:
+            raise InvalidLeaseTimes(f"leaseDuration ({self.lease_duration_s:g} s) must be a second at least")
+        if int(self.lease_duration_s) <= renew_s:
+            raise InvalidLeaseTimes(
+                f"leaseDuration ({int(self.lease_duration_s)} s) must be greater than renewDeadline",
+                hint=f"renewDeadline is {renew_s:g} s, and a lease lasts whole seconds",
+            )
+        if retry_s <= 0:
+            raise InvalidLeaseTimes("retryPeriod must be greater than zero")
+        if renew_s <= JITTER_FACTOR * retry_s:
+            raise InvalidLeaseTimes(
+                f"renewDeadline ({renew_s:g} s) must be greater than retryPeriod*JitterFactor",
+                hint=f"retryPeriod is {retry_s:g} s, and JitterFactor {JITTER_FACTOR:g}",
+            )
 
 
 class Leadership:
     """The lead of one candidate. Only its elector changes it; anyone may ask."""
 
-    def __init__(
-        self, identity: str, *, clock: Clock, lease_duration_s: float = 15, renew_deadline_s: float = 10.0
-    ) -> None:
+    def __init__(self, identity: str, times: LeaseTimes = LeaseTimes(), *, clock: Clock) -> None:  # noqa: B008  # frozen
         """`identity` must be unique. Fractions of seconds are cut off, as client-go does. Raises InvalidLeaseTimes."""
         if not identity:
             raise ValueError("a candidate needs an identity of its own")
-        check_lease_times(lease_duration_s=lease_duration_s, renew_deadline_s=renew_deadline_s)
+        times.check()
         self.identity = identity
         self.lease: Key = ""
-        self.lease_duration_s = int(lease_duration_s)
-        self.renew_deadline_s = renew_deadline_s
+        self.lease_duration_s = int(times.lease_duration_s)
+        self.renew_deadline_s = times.renew_deadline_s
+        self.retry_period_s = times.retry_period_s
         self.follows_another = False
         """Another copy led while we waited: our caches may lag behind its last writes."""
         self._clock = clock

@@ -40,7 +40,7 @@ def changes(on: ProvisionerStage) -> int:
 
 async def test_a_provisioner_that_slept_through_its_lease_calls_the_driver_no_more() -> None:
     clock, rng, registry = Stoppable(), random.Random(7), new_registry()
-    leadership = Leadership("a", clock=clock, lease_duration_s=15, renew_deadline_s=10)
+    leadership = Leadership("a", clock=clock)
     with short_folder() as folder:
         async with serve(ServerSettings(data_dir=folder / "data", port=0)) as server:
             connection = kubeconfig.load(server.kubeconfig)

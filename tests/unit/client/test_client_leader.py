@@ -16,7 +16,7 @@ from examples_tried import tries
 from support.virtual_clock import VirtualClock
 from tonnage.client.http import Client
 from tonnage.client.leader import LeaderElector, LeaseLost
-from tonnage.client.leadership import Leadership
+from tonnage.client.leadership import Leadership, LeaseTimes
 from tonnage.errors import TonnageError
 
 LEASE = "kube-system/tonnage"
@@ -330,11 +330,8 @@ async def test_two_that_come_at_once_do_not_both_lead(world):
     ],
 )
 def test_times_that_cannot_work_are_refused(options, told):
-    client = Client(MemoryServer(), clock=VirtualClock(), rng=random.Random(1))
     with pytest.raises(ValueError) as caught:
-        elector_options = {name: options.pop(name) for name in ("retry_period_s",) if name in options}
-        leadership = Leadership(**{"identity": "a", **options}, clock=client.clock)
-        LeaderElector(client, LEASE, leadership, **elector_options)
+        Leadership(options.pop("identity", "a"), LeaseTimes(**options), clock=VirtualClock())
     assert str(caught.value) == told
 
 

@@ -15,7 +15,7 @@ from support.virtual_clock import VirtualClock
 from tonnage.client.http import Client
 from tonnage.client.informers import Informers
 from tonnage.client.leader import LeaderElector, LeaseLost
-from tonnage.client.leadership import InvalidLeaseTimes, Leadership, NotLeading
+from tonnage.client.leadership import InvalidLeaseTimes, Leadership, LeaseTimes, NotLeading
 from tonnage.client.recorder import Recorder
 from tonnage.client.throttle import TokenBucket
 from tonnage.client.transport.connection_pool import Connections
@@ -316,7 +316,7 @@ async def test_who_follows_another_knows_it_and_fetches_the_state_anew(stage):
 )
 def test_times_with_which_two_could_lead_are_refused(lease_s, renew_s, told):
     with pytest.raises(InvalidLeaseTimes) as caught:
-        Leadership("a", clock=VirtualClock(), lease_duration_s=lease_s, renew_deadline_s=renew_s)
+        Leadership("a", LeaseTimes(lease_s, renew_s), clock=VirtualClock())
     assert caught.value.message == told
 
 

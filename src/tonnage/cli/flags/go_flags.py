@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
@@ -20,9 +20,7 @@ from tonnage import __version__
 from tonnage.cli.commands import HintedUsageError
 from tonnage.cli.flags.flag_table import flag_table
 from tonnage.cli.output import Option, echo
-
-if TYPE_CHECKING:
-    from tonnage.scheduling.configuration.configuration import LeaderElection
+from tonnage.client.leadership import InvalidLeaseTimes, LeaseTimes
 
 
 def refused(name: str, *, because: str, instead: str) -> Option:
@@ -104,9 +102,7 @@ def _as_click_has_it(text: str, switches: set[str]) -> str:
 @dataclass(frozen=True, slots=True)
 class Election:
     is_on: bool
-    lease_duration_s: float = 15.0
-    renew_deadline_s: float = 10.0
-    retry_period_s: float = 2.0
+    times: LeaseTimes
     release_on_cancel: bool = True
 
 
@@ -137,14 +133,10 @@ def lease_place_options(name: str) -> Option:
     )
 
 
-def check_times(times: Election | LeaderElection) -> None:
+def check_times(times: LeaseTimes) -> None:
     """Check that lease duration > renew deadline > 1.2 * retry period, as client-go requires. Raises UsageError."""
-    from tonnage.client.leader import check_retry_period
-    from tonnage.client.leadership import InvalidLeaseTimes, check_lease_times
-
     try:
-        check_lease_times(lease_duration_s=times.lease_duration_s, renew_deadline_s=times.renew_deadline_s)
-        check_retry_period(renew_deadline_s=times.renew_deadline_s, retry_period_s=times.retry_period_s)
+        times.check()
     except InvalidLeaseTimes as exc:
         hint = f" ({exc.hint})" if exc.hint else ""
         raise click.UsageError(

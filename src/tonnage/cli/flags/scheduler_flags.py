@@ -16,6 +16,7 @@ import msgspec
 from tonnage.cli.flags.flag_table import flag_table, switch
 from tonnage.cli.flags.go_flags import check_times, ignored, refused
 from tonnage.cli.output import Flags, options
+from tonnage.client.leadership import LeaseTimes
 
 if TYPE_CHECKING:
     from tonnage.scheduling.configuration.configuration import Configuration, LeaderElection
@@ -92,7 +93,7 @@ def configured(configuration: Configuration, flags: Flags) -> tuple[Configuratio
             )
     election = _elected(configuration.leader_election, flags)
     if election.leader_elect:
-        check_times(election)
+        check_times(lease_times(election))
         for name in ("resource_name", "resource_namespace"):
             if not getattr(election, name):
                 raise click.UsageError(f"--leader-elect-{name.replace('_', '-')} is empty: name the lease")
@@ -122,6 +123,10 @@ def _with_deprecated(configuration: Configuration, flags: Flags) -> Configuratio
         enable_profiling=configuration.enable_profiling if profiling is None else profiling,
         enable_contention_profiling=configuration.enable_contention_profiling if contention is None else contention,
     )
+
+
+def lease_times(election: LeaderElection) -> LeaseTimes:
+    return LeaseTimes(election.lease_duration_s, election.renew_deadline_s, election.retry_period_s)
 
 
 def _elected(election: LeaderElection, flags: Flags) -> LeaderElection:
