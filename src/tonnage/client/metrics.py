@@ -5,12 +5,11 @@ A server sends a bookmark about every minute, so a watch that is silent for minu
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -21,6 +20,9 @@ from tonnage.client.leader import LeaderElector
 from tonnage.keyed import grouped
 from tonnage.metrics import labelled, show_families
 from tonnage.objects.meta import split_key
+
+if TYPE_CHECKING:
+    from tonnage.client.reconciler import WorkQueue
 
 _BUCKETS_S: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 _METHODS: Final = {"create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE"}
@@ -132,95 +134,67 @@ _QUEUE_BUCKETS_S: Final = tuple(10e-9 * 10.0**power for power in range(10))
 _QUEUE_LABELS: Final = ("name",)
 
 
+class QueueMetrics(NamedTuple):
+    """The counters of the queues of one name."""
+
+    adds: Counter
+    retries: Counter
+    waited_s: Histogram
+    worked_s: Histogram
+
+
 class WorkQueueMetrics:
-    def __init__(self, registry: CollectorRegistry, now: Callable[[], float] = time.monotonic) -> None:
-        self.now = now
-        self._queues: WeakSet[QueueMetrics] = WeakSet()
-        """The live queues: a controller that is restarted has a new queue."""
-        self.adds = Counter("workqueue_adds", "Keys added to a work queue.", _QUEUE_LABELS, registry=registry)
-        self.retries = Counter(
-            "workqueue_retries", "Keys whose work failed and that are tried again.", _QUEUE_LABELS, registry=registry
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._names: WeakKeyDictionary[WorkQueue[Any], str] = WeakKeyDictionary()
+        """Of the live queues: a controller that is restarted has a new queue."""
+        self._counters = QueueMetrics(
+            Counter("workqueue_adds", "Keys added to a work queue.", _QUEUE_LABELS, registry=registry),
+            Counter(
+                "workqueue_retries",
+                "Keys whose work failed and that are tried again.",
+                _QUEUE_LABELS,
+                registry=registry,
+            ),
+            Histogram(
+                "workqueue_queue_duration_seconds",
+                "How long a key waited in a work queue before a worker took it.",
+                _QUEUE_LABELS,
+                buckets=_QUEUE_BUCKETS_S,
+                registry=registry,
+            ),
+            Histogram(
+                "workqueue_work_duration_seconds",
+                "How long the work on a key took.",
+                _QUEUE_LABELS,
+                buckets=_QUEUE_BUCKETS_S,
+                registry=registry,
+            ),
         )
-        self.waited_s = Histogram(
-            "workqueue_queue_duration_seconds",
-            "How long a key waited in a work queue before a worker took it.",
-            _QUEUE_LABELS,
-            buckets=_QUEUE_BUCKETS_S,
-            registry=registry,
-        )
-        self.worked_s = Histogram(
-            "workqueue_work_duration_seconds",
-            "How long the work on a key took.",
-            _QUEUE_LABELS,
-            buckets=_QUEUE_BUCKETS_S,
-            registry=registry,
-        )
-        show_families(registry, lambda: _queue_states(list(self._queues)))
+        show_families(registry, self._states)
 
-    def queue(self, name: str) -> QueueMetrics:
-        """The metrics of one more queue. Queues of one name are counted together."""
-        made = QueueMetrics(name, self)
-        self._queues.add(made)
-        return made
+    def of(self, queue: WorkQueue[Any], name: str) -> QueueMetrics:
+        """The counters of one more queue. Queues of one name are counted together."""
+        self._names[queue] = name
+        return QueueMetrics(*(counter.labels(name) for counter in self._counters))
 
-
-class QueueMetrics:
-    def __init__(self, name: str, shown: WorkQueueMetrics) -> None:
-        self.name = name
-        self._now = shown.now
-        self._adds, self._retries = shown.adds.labels(name), shown.retries.labels(name)
-        self._waited_s, self._worked_s = shown.waited_s.labels(name), shown.worked_s.labels(name)
-        self.waiting_since: dict[Hashable, float] = {}
-        self.working_since: dict[Hashable, float] = {}
-
-    def added(self, key: Hashable) -> None:
-        """The key waits from now on, or will as soon as it is done."""
-        self._adds.inc()
-        self.waiting_since.setdefault(key, self._now())
-
-    def taken(self, key: Hashable) -> None:
-        now = self._now()
-        since = self.waiting_since.pop(key, None)
-        if since is not None:
-            self._waited_s.observe(now - since)
-        self.working_since[key] = now
-
-    def done(self, key: Hashable) -> None:
-        since = self.working_since.pop(key, None)
-        if since is not None:
-            self._worked_s.observe(self._now() - since)
-
-    def closed(self) -> None:
-        self.waiting_since.clear()
-
-    def retried(self) -> None:
-        self._retries.inc()
-
-    def at_work_s(self) -> list[float]:
-        now = self._now()
-        return [now - since for since in self.working_since.values()]
-
-
-def _queue_states(queues: Iterable[QueueMetrics]) -> Iterable[Metric]:
-    depth: dict[str, float] = {}
-    unfinished: dict[str, float] = {}
-    longest: dict[str, float] = {}
-    for queue_metrics in sorted(queues, key=lambda queue: queue.name):
-        at_work_s = queue_metrics.at_work_s()
-        depth[queue_metrics.name] = depth.get(queue_metrics.name, 0.0) + len(queue_metrics.waiting_since)
-        unfinished[queue_metrics.name] = unfinished.get(queue_metrics.name, 0.0) + sum(at_work_s)
-        longest[queue_metrics.name] = max(longest.get(queue_metrics.name, 0.0), *at_work_s, 0.0)
-    for name, told, values in (
-        ("depth", "Keys that wait in a work queue now.", depth),
-        (
-            "unfinished_work_seconds",
-            "How long all work that is under way has taken so far. Large values mean that workers hang.",
-            unfinished,
-        ),
-        (
-            "longest_running_processor_seconds",
-            "How long the work that has been under way for longest has taken so far.",
-            longest,
-        ),
-    ):
-        yield labelled(GaugeMetricFamily, f"workqueue_{name}", told, "name", values)
+    def _states(self) -> Iterable[Metric]:
+        queues = grouped(sorted(((name, queue) for queue, name in self._names.items()), key=lambda each: each[0]))
+        at_work_s = {name: [s for queue in group for s in queue.at_work_s()] for name, group in queues.items()}
+        for name, told, values in (
+            (
+                "depth",
+                "Keys that wait in a work queue now.",
+                {name: float(sum(queue.depth for queue in group)) for name, group in queues.items()},
+            ),
+            (
+                "unfinished_work_seconds",
+                "How long all work that is under way has taken so far. Large values mean that workers hang.",
+                {name: sum(found) for name, found in at_work_s.items()},
+            ),
+            (
+                "longest_running_processor_seconds",
+                "How long the work that has been under way for longest has taken so far.",
+                {name: max(found, default=0.0) for name, found in at_work_s.items()},
+            ),
+        ):
+            yield labelled(GaugeMetricFamily, f"workqueue_{name}", told, "name", values)

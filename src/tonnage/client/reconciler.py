@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, InitVar, dataclass
 from typing import Generic, TypeVar
 
 from tonnage import logs
 from tonnage.client import errors, leadership
 from tonnage.client.cache import Cache
-from tonnage.client.metrics import QueueMetrics, WorkQueueMetrics
+from tonnage.client.metrics import WorkQueueMetrics
 from tonnage.clock import Clock, exponential_s
 from tonnage.errors import AlreadyExists, Conflict, NotFound, TonnageError
 from tonnage.objects.meta import Key, Object
@@ -35,21 +35,33 @@ Reconcile = Callable[[Key], Awaitable[float | None]]
 
 @dataclass(eq=False)
 class WorkQueue(Generic[K]):
-    """Keys in the order of adding; the first retry comes after `first_retry_s`, the next after twice that."""
+    """Keys in the order of adding; the first retry comes after `first_retry_s`, the next after twice that. `metrics`
+    shows the queue under its `name`."""
 
     _: KW_ONLY
     clock: Clock
     first_retry_s: float = 0.005
     max_retry_s: float = 1000.0
-    metrics: QueueMetrics | None = None
+    metrics: InitVar[WorkQueueMetrics | None] = None
+    name: str = ""
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, metrics: WorkQueueMetrics | None) -> None:
         self._queue: asyncio.Queue[K | None] = asyncio.Queue()  # None follows the last key
-        self._wanted: set[K] = set()  # waiting, or waiting again once they are done
-        self._in_work: set[K] = set()
+        self._wanted: dict[K, float] = {}  # waiting, or waiting again once they are done: since when
+        self._in_work: dict[K, float] = {}
         self._failures: dict[K, int] = {}
         self._delayed: dict[K, tuple[float, asyncio.Task[None]]] = {}  # when a key is added, and who adds it
         self.is_closed = False
+        self._metrics = metrics.of(self, self.name) if metrics is not None else None
+
+    @property
+    def depth(self) -> int:
+        """How many keys wait, or will as soon as they are done."""
+        return 0 if self.is_closed else len(self._wanted)
+
+    def at_work_s(self) -> list[float]:
+        now_s = self.clock.monotonic()
+        return [now_s - since_s for since_s in self._in_work.values()]
 
     def __len__(self) -> int:
         """How many keys wait; keys in work or delayed are not counted."""
@@ -63,9 +75,9 @@ class WorkQueue(Generic[K]):
         """Queue a key; adding it again while it waits changes nothing."""
         if self.is_closed or key in self._wanted:
             return
-        self._wanted.add(key)
-        if self.metrics is not None:
-            self.metrics.added(key)
+        self._wanted[key] = self.clock.monotonic()
+        if self._metrics is not None:
+            self._metrics.adds.inc()
         if key not in self._in_work:
             self._queue.put_nowait(key)
 
@@ -95,17 +107,17 @@ class WorkQueue(Generic[K]):
             self._put_end()  # for the next caller, behind keys that came back meanwhile
             if self._queue.qsize() == 1:
                 return None
-        self._wanted.discard(key)
-        self._in_work.add(key)
-        if self.metrics is not None:
-            self.metrics.taken(key)
+        now_s, since_s = self.clock.monotonic(), self._wanted.pop(key)
+        self._in_work[key] = now_s
+        if self._metrics is not None:
+            self._metrics.waited_s.observe(now_s - since_s)
         return key
 
     def done(self, key: K) -> None:
         """The work on the key is over, successful or not. If it was added meanwhile, it waits again."""
-        self._in_work.discard(key)
-        if self.metrics is not None:
-            self.metrics.done(key)
+        since_s = self._in_work.pop(key)
+        if self._metrics is not None:
+            self._metrics.worked_s.observe(self.clock.monotonic() - since_s)
         if key in self._wanted:
             self._queue.put_nowait(key)
         self._queue.task_done()
@@ -114,8 +126,8 @@ class WorkQueue(Generic[K]):
         """The work failed: add the key again, after a pause that doubles with every failure until `forget`."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
-        if self.metrics is not None:
-            self.metrics.retried()
+        if self._metrics is not None:
+            self._metrics.retries.inc()
         self.add_after(key, exponential_s(self.first_retry_s, failures, max_s=self.max_retry_s))
 
     def forget(self, key: K) -> None:
@@ -137,8 +149,6 @@ class WorkQueue(Generic[K]):
         for _, task in self._delayed.values():
             task.cancel()
         self._delayed.clear()
-        if self.metrics is not None:
-            self.metrics.closed()
 
     def _put_end(self) -> None:
         self._queue.put_nowait(None)
@@ -169,7 +179,8 @@ class Reconciler:
             clock=clock,
             first_retry_s=first_retry_s,
             max_retry_s=max_retry_s,
-            metrics=metrics.queue(queue_name or name) if metrics is not None else None,
+            metrics=metrics,
+            name=queue_name or name,
         )
         self._reconcile = reconcile
         self._workers = workers

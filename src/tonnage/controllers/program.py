@@ -156,7 +156,7 @@ class ControllerManager(program.Program):
             each.name: self._new_recorder(each.reporter or each.name, runtime.identity or PROGRAM)
             for each in self.descriptors
         }
-        self._queues = metrics.WorkQueueMetrics(runtime.registry, runtime.clock.monotonic)
+        self._queues = metrics.WorkQueueMetrics(runtime.registry)
         self._attachers: dict[str, AttacherHere] = {}
         self._scopes: dict[str, informers.InformerScope] = {}
         self._controllers: dict[str, QueueController] = {each.name: self._build(each) for each in self.descriptors}

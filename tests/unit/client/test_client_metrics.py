@@ -90,7 +90,7 @@ async def test_a_queue_tells_what_waits_how_long_it_waited_and_how_long_work_tak
     async def reconcile(key: str) -> None:
         await release.wait()
 
-    queues = WorkQueueMetrics(registry, clock.monotonic)
+    queues = WorkQueueMetrics(registry)
     work = Reconciler("claims", reconcile, clock=clock, workers=1, metrics=queues)
     work.add("a")
     work.add("b")
@@ -117,9 +117,7 @@ async def test_what_fails_is_counted_as_a_retry() -> None:
     async def reconcile(key: str) -> None:
         raise RuntimeError("not today")
 
-    work = Reconciler(
-        "on node-1", reconcile, clock=clock, metrics=WorkQueueMetrics(registry, clock.monotonic), queue_name="pods"
-    )
+    work = Reconciler("on node-1", reconcile, clock=clock, metrics=WorkQueueMetrics(registry), queue_name="pods")
     work.add("a")
     task = asyncio.create_task(work.run())
     await clock.run_for(0.01)
