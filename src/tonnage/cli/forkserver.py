@@ -11,7 +11,6 @@ import click
 
 from tonnage.cli import COMMANDS, main
 from tonnage.plane.forkserver import ROOM_FLAG, Forkserver
-from tonnage.serving.process_memory import import_aiohttp
 
 PROGRAMS: Final = {
     "apiserver": ("apiserver.server", "apiserver.stored_documents", "store.check"),
@@ -37,5 +36,4 @@ def modules_of(program: str) -> list[str]:
 @click.option(ROOM_FLAG, "room", default="", help="Room for what ps shows of a child.")
 def forkserver(room: str) -> None:
     """Fork the programs that stdin asks for, until it ends."""
-    import_aiohttp()
     Forkserver(main, {name: modules_of(name) for name in PROGRAMS}).run()

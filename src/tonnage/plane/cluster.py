@@ -28,7 +28,6 @@ from tonnage.faults import FaultFile
 from tonnage.plane import settings as plane_settings
 from tonnage.plane.settings import DASHBOARD, CommandLines, PlaneSettings
 from tonnage.plane.supervisor import Supervisor
-from tonnage.serving.process_memory import import_aiohttp
 
 if TYPE_CHECKING:  # loaded while the API server starts
     from tonnage.client.http import Client
@@ -125,7 +124,6 @@ class Plane:
         await self.supervisor.open(lock=self._lock)
         self._progress("starting the API server")
         self.supervisor.start("apiserver", self._commands.apiserver(self.settings.secure_port))
-        import_aiohttp()
         from tonnage.plane.bootstrap import Bootstrap  # loaded while the forkserver loads and the API server starts
 
         await self.supervisor.wait_ready("apiserver", timeout_s=_READY_WITHIN_S)

@@ -11,16 +11,12 @@ Measured on a cluster of four nodes under load, three things take memory that no
   they are collected by the clock.
 - Free memory between used blocks, in one glibc heap per thread: 20 of 90 MB in the API server. Two heaps are enough
   where one thread runs at a time, and free pages are returned once a minute, which takes 3 ms.
-
-`import_aiohttp` imports aiohttp without reading the system's certificates, which takes a third of its import. Every
-connection of ours has its own TLS context (`client/config/connection.py`).
 """
 
 from __future__ import annotations
 
 import ctypes
 import gc
-import os
 from asyncio.sslproto import SSLProtocol
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -63,21 +59,3 @@ async def _tidied(clock: Clock, libc: ctypes.CDLL) -> None:
         gc.collect(1 if number % _ALL_EVERY else 2)
         if hasattr(libc, "malloc_trim"):
             libc.malloc_trim(0)
-
-
-_WHERE: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR")
-"""The variables that tell OpenSSL where the system's CAs are."""
-
-
-def import_aiohttp() -> None:
-    """Import aiohttp early, where the time until a process is ready counts."""
-    before = {name: os.environ.get(name) for name in _WHERE}
-    os.environ.update(dict.fromkeys(_WHERE, os.devnull))
-    try:
-        import aiohttp  # noqa: F401
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
