@@ -164,11 +164,6 @@ async def test_long_questions_are_not_kept():
     assert len(rig.authorizer._known) == 0
 
 
-async def test_without_a_server_nobody_may_anything():
-    authorizer = DelegatedAuthorizer(None, allow_ttl_s=1, deny_ttl_s=1, clock=VirtualClock())
-    assert not (await authorizer.may(NOBODY, "get", "/metrics")).allowed
-
-
 def test_a_cache_holds_so_many_and_forgets_who_was_asked_for_longest_ago():
     cache: ExpiringCache[str, int] = ExpiringCache(2, clock=VirtualClock())
     cache.put("a", 1, for_s=10)

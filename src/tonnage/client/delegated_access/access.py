@@ -150,7 +150,7 @@ _MAX_CACHED_BYTES: Final = 2_000
 class DelegatedAuthorizer:
     """Whether a user may read a path. The API server's answers are cached for `allow_ttl_s` and `deny_ttl_s`."""
 
-    def __init__(self, reviews: Reviews | None, *, allow_ttl_s: float, deny_ttl_s: float, clock: Clock) -> None:
+    def __init__(self, reviews: Reviews, *, allow_ttl_s: float, deny_ttl_s: float, clock: Clock) -> None:
         self._reviews = reviews
         self._allow_ttl_s = allow_ttl_s
         self._deny_ttl_s = deny_ttl_s
@@ -159,8 +159,6 @@ class DelegatedAuthorizer:
     async def may(self, user: User, verb: str, path: str) -> AccessAnswer:
         if user.is_master:
             return AccessAnswer(True)
-        if self._reviews is None:
-            return AccessAnswer(False)
         spec = {"nonResourceAttributes": {"path": path, "verb": verb}, **user.review_spec()}
         key = msgspec.json.encode(spec)
         known = self._known.get(key)
@@ -192,14 +190,13 @@ class AccessSettings:
 class DelegatedAccess:
     """One program's gate. Entering it reads the authorities; raises TonnageError there if that must succeed.
 
-    `authentication` and `authorization` are the servers to ask. Without the first no token is accepted, without the
-    second only administrators may read.
+    `authentication` and `authorization` are the servers to ask.
     """
 
     def __init__(
         self,
-        authentication: ServerConnection | None,
-        authorization: ServerConnection | None,
+        authentication: ServerConnection,
+        authorization: ServerConnection,
         settings: AccessSettings,
         *,
         clock: Clock,
@@ -209,22 +206,20 @@ class DelegatedAccess:
     ) -> None:
         """`transport` replaces the connections to both servers."""
 
-        def way_to(connection: ServerConnection | None) -> Transport | None:
-            if connection is None or transport is not None:
-                return transport
-            return HttpTransport(connection, clock=clock, user_agent=user_agent, max_connections=_CONNECTIONS)
+        def way_to(connection: ServerConnection) -> Transport:
+            return transport or HttpTransport(
+                connection, clock=clock, user_agent=user_agent, max_connections=_CONNECTIONS
+            )
 
         first = way_to(authentication)
         second = first if authorization is authentication else way_to(authorization)
-        self._transports: tuple[Transport, ...] = tuple({id(each): each for each in (first, second) if each}.values())
-        self._tokens: TokenAuthenticator | None = None
-        if first is not None:
-            reviews = Reviews(first, clock=clock, rng=rng)
-            self._tokens = TokenAuthenticator(reviews, ttl_s=settings.token_ttl_s, clock=clock)
+        self._transports = (first,) if second is first else (first, second)
+        reviews = Reviews(first, clock=clock, rng=rng)
+        self._tokens = TokenAuthenticator(reviews, ttl_s=settings.token_ttl_s, clock=clock)
         self._authorities = FollowedAuthorities(settings.authorities, first, clock=clock, rng=rng)
         self._clock = clock
         self._authorizer = DelegatedAuthorizer(
-            Reviews(second, clock=clock, rng=rng) if second is not None else None,
+            Reviews(second, clock=clock, rng=rng),
             allow_ttl_s=settings.allow_ttl_s,
             deny_ttl_s=settings.deny_ttl_s,
             clock=clock,
@@ -236,8 +231,7 @@ class DelegatedAccess:
         async with AsyncExitStack() as stack:
             for transport in self._transports:
                 stack.push_async_callback(transport.close)
-            if self._tokens is not None:
-                stack.push_async_callback(self._tokens.close)
+            stack.push_async_callback(self._tokens.close)
             await stack.enter_async_context(self._authorities.followed())
             self._stack = stack.pop_all()
         return self
@@ -279,7 +273,7 @@ class DelegatedAccess:
         except InvalidCertificate as exc:
             problems.append(str(exc))
         token = bearer_token(request.headers.get("Authorization", ""))
-        if token and self._tokens is not None:
+        if token:
             try:
                 user = await self._tokens.user_of(token)
                 if user is not None:

@@ -60,13 +60,12 @@ class AuthoritySources:
 class FollowedAuthorities:
     """The CAs in use now; an empty one admits no certificate."""
 
-    def __init__(
-        self, sources: AuthoritySources, transport: Transport | None, *, clock: Clock, rng: random.Random
-    ) -> None:
+    def __init__(self, sources: AuthoritySources, transport: Transport, *, clock: Clock, rng: random.Random) -> None:
         self.client_ca_pem = b""
         self.front_proxies = replace(sources.front_proxies, ca_pem=b"")
         self._sources = sources
         self._transport = transport
+        self._looks_up = sources.looks_up and None in (sources.client_ca_file, sources.front_proxy_ca_file)
         self._clock = clock
         self._rng = rng
         self._told = ""
@@ -93,11 +92,6 @@ class FollowedAuthorities:
                     ) from exc
         async with in_background(self._follow(), "authorities of clients"):
             yield
-
-    @property
-    def _looks_up(self) -> bool:
-        named = self._sources.client_ca_file, self._sources.front_proxy_ca_file
-        return self._transport is not None and self._sources.looks_up and None in named
 
     async def _follow(self) -> None:
         backoff = Backoff(clock=self._clock, rng=self._rng, max_s=_EVERY_S)
@@ -131,7 +125,6 @@ class FollowedAuthorities:
 
     async def _look_up(self) -> None:
         """Read the ConfigMap; entries that it no longer has, count no longer. Raises TonnageError."""
-        assert self._transport is not None
         answer = await self._transport.send(Request("GET", _PATH, timeout_s=_LOOKUP_S))
         if answer.code == 403:
             hint = f"bind the Role kube-system/{READER_ROLE} to it"
