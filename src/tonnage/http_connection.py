@@ -48,6 +48,9 @@ _PLAIN: Final = {
 }
 """Headers of answers to unparsable requests: they may repeat what was sent, and must be shown as text."""
 
+_DER: Final = 2
+"""ENCODING_DER of Python's _ssl."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -81,8 +84,8 @@ class HttpConnection(web.RequestHandler):
         self._unread_bytes: int | None = None  # reading of a refused body; None while there is none
         self._wire: asyncio.WriteTransport | None = None  # aiohttp forgets its own as soon as it closes
         self.closing_since = 0.0
-        self.certificate: bytes | None = None
-        """The peer's TLS certificate in DER form, not verified yet."""
+        self.certificates: tuple[bytes, ...] = ()
+        """The peer's TLS certificate, and those that it sent beside it, in DER form, not verified yet."""
 
     # -- for handlers -------------------------------------------------------------------------------------------------
 
@@ -133,7 +136,7 @@ class HttpConnection(web.RequestHandler):
         wire.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         self._wire = wire
         tls = transport.get_extra_info("ssl_object")
-        self.certificate = tls.getpeercert(binary_form=True) if tls is not None else None
+        self.certificates = _sent_over(tls) if tls is not None else ()
         self._budget.shook_hands(self)
 
     def connection_lost(self, exc: BaseException | None) -> None:
@@ -240,6 +243,16 @@ class LargeResponse(web.Response):
             await web.StreamResponse.write_eof(self)
         finally:
             self._hold(-size)
+
+
+def _sent_over(tls: Any) -> tuple[bytes, ...]:
+    """The certificates that a TLS peer sent, its own first, and only that if this Python cannot say more."""
+    own = tls.getpeercert(binary_form=True)
+    chain = getattr(tls, "get_unverified_chain", None)
+    if own is None or chain is not None:
+        return () if own is None else tuple(chain())
+    chain = getattr(getattr(tls, "_sslobj", None), "get_unverified_chain", None)
+    return (own,) if chain is None else tuple(each.public_bytes(_DER) for each in chain())
 
 
 def connection_of(request: web.BaseRequest) -> HttpConnection:

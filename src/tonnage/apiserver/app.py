@@ -171,7 +171,8 @@ class Application:
         return await self._about_resource(request, at, asked)
 
     def _user_of(self, request: web.BaseRequest) -> User | None:
-        return self.authenticator.authenticate(request.headers, connection_of(request).certificate)
+        own = next(iter(connection_of(request).certificates), None)
+        return self.authenticator.authenticate(request.headers, own)
 
     # -- resources ----------------------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import lru_cache
 from html import escape
-from typing import Any, Final, Self
+from typing import Final, Self
 from urllib.parse import unquote
 
 import msgspec
@@ -44,17 +44,6 @@ from tonnage.objects.document import encode
 from tonnage.objects.users import CREDENTIAL_ID, NOBODY, User, bearer_token
 from tonnage.serving.certificate_judging import MOST_BETWEEN, InvalidCertificate, common_name, judged, read, subject_of
 
-_DER: Final = 2
-"""ENCODING_DER of Python's _ssl."""
-
-
-def peer_certificates(request: web.BaseRequest) -> list[x509.Certificate]:
-    """The client's certificate, and the unverified ones that it sent beside it. Raises InvalidCertificate."""
-    transport = request.transport
-    tls: Any = transport.get_extra_info("ssl_object") if transport is not None else None
-    der = tls.getpeercert(binary_form=True) if tls is not None else None
-    return [read(each) for each in (der, *_shown(tls)[1 : MOST_BETWEEN + 1])] if der else []
-
 
 @lru_cache(maxsize=8)
 def certificates_of(pem: bytes) -> tuple[x509.Certificate, ...]:
@@ -63,15 +52,6 @@ def certificates_of(pem: bytes) -> tuple[x509.Certificate, ...]:
         return tuple(x509.load_pem_x509_certificates(pem)) if pem else ()
     except ValueError:
         return ()
-
-
-def _shown(tls: Any) -> tuple[bytes, ...]:
-    """The certificates that the client sent, its own first; empty if this Python cannot say."""
-    told = getattr(tls, "get_unverified_chain", None)
-    if told is not None:
-        return tuple(told())
-    told = getattr(getattr(tls, "_sslobj", None), "get_unverified_chain", None)
-    return tuple(each.public_bytes(_DER) for each in told() or ()) if told is not None else ()
 
 
 _KEPT_TOKENS: Final = 4096
@@ -266,7 +246,7 @@ class DelegatedAccess:
         """Raises Unauthenticated."""
         problems: list[str] = []
         try:
-            peer = peer_certificates(request)
+            peer = [read(each) for each in connection_of(request).certificates[: MOST_BETWEEN + 1]]
             user = self._by_certificate(peer, request.headers, problems) if peer else None
             if user is not None:
                 return user.authenticated()
