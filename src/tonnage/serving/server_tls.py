@@ -21,7 +21,6 @@ import ctypes
 import logging
 import ssl
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
@@ -88,8 +87,9 @@ _CHECK_S: Final = 60.0
 _log = logging.getLogger(__name__)
 
 
-class ShownCertificate(ABC):
-    """A listener's certificate, from two files. `content` is the last good one; `refresh` looks for another."""
+class ShownCertificate:
+    """A listener's certificate, from two files that are read again once a minute. `content` is the last good pair: one
+    that does not match, as half a renewal leaves it, is not used."""
 
     def __init__(self, certificate_file: Path, key_file: Path, clock: Clock) -> None:
         self.files = (certificate_file, key_file)
@@ -100,27 +100,29 @@ class ShownCertificate(ABC):
     def renewed(self) -> AbstractAsyncContextManager[None]:
         return in_background(repeatedly(self._clock, _CHECK_S, self.refresh), "serving certificate")
 
-    @abstractmethod
-    def refresh(self) -> None: ...
+    def refresh(self) -> None:
+        """Renew the certificate if it is ours and about to expire, and read the files. On failure the old one stays."""
+        try:
+            self._renew()
+            found = self._read()
+            if found != self.content:
+                server_context(*self.files)  # half a pair is refused
+                self.content = found
+                _log.info("The serving certificate %s has changed and is shown from now on", self.files[0])
+        except (TonnageError, OSError, ValueError) as exc:  # ssl.SSLError is an OSError; a broken PEM a ValueError
+            _log.error(
+                "The serving certificate %s cannot be renewed, the old one is kept: %s", self.files[0], _words(exc)
+            )
 
-    def _show_files(self) -> bool:
-        """Load the files; False when they have not changed. Raises OSError, ValueError."""
-        found = self._read()
-        if found == self.content:
-            return False
-        server_context(*self.files)  # half a pair is refused
-        self.content = found
-        return True
+    def _renew(self) -> None:
+        """Given files are renewed by somebody else."""
 
     def _read(self) -> tuple[bytes, bytes]:
         return self.files[0].read_bytes(), self.files[1].read_bytes()
 
 
 class GivenCertificate(ShownCertificate):
-    """A given certificate and key, read again when the files change. Raises TonnageError at the start.
-
-    A pair that does not match, as half a renewal leaves it, is not used: the last good one stays.
-    """
+    """A given certificate and key. Raises TonnageError at the start."""
 
     def __init__(self, certificate_file: Path, key_file: Path, clock: Clock) -> None:
         try:
@@ -130,13 +132,6 @@ class GivenCertificate(ShownCertificate):
                 f"the certificate {certificate_file} cannot be served with the key {key_file}: {_words(exc)}",
                 hint="--tls-cert-file and --tls-private-key-file are PEM files, the key matching the certificate",
             ) from exc
-
-    def refresh(self) -> None:
-        try:
-            if self._show_files():
-                _log.info("The serving certificate %s has changed and is shown from now on", self.files[0])
-        except (OSError, ValueError) as exc:
-            _log.error("The serving certificate %s is not read, the old one is kept: %s", self.files[0], _words(exc))
 
 
 class ServerTls:
@@ -228,17 +223,13 @@ class ServingCertificate(ShownCertificate):
         self._warn(clock.now())
 
     def refresh(self) -> None:
-        """Renew the certificate if it is about to expire, and load the files. On failure the old one stays."""
-        now = self._clock.now()
-        try:
-            if read_own(self._folder / "ca.crt") != self.identity.ca_pem:
-                raise TonnageError("ca.crt is another one; whoever trusts the first would not trust a new certificate")
-            self.identity = ensure_identity(self._folder, self._hosts, now)
-            if self._show_files():
-                _log.info("The serving certificate in %s was renewed and is shown from now on", self._folder)
-        except (TonnageError, OSError, ValueError) as exc:  # ssl.SSLError is an OSError; a broken PEM a ValueError
-            _log.error("The serving certificate in %s cannot be renewed, the old one is kept: %s", self._folder, exc)
-        self._warn(now)
+        super().refresh()
+        self._warn(self._clock.now())
+
+    def _renew(self) -> None:
+        if read_own(self._folder / "ca.crt") != self.identity.ca_pem:
+            raise TonnageError("ca.crt is another one; whoever trusts the first would not trust a new certificate")
+        self.identity = ensure_identity(self._folder, self._hosts, self._clock.now())
 
     def _read(self) -> tuple[bytes, bytes]:
         return read_own(self.files[0]), read_own(self.files[1])
