@@ -102,7 +102,7 @@ class RightsStage:
         )
         resolved = settings.resolved()
         sockets = own_folder(settings.socket_dir())
-        self.commands = CommandLines(settings, resolved, settings.node_names(resolved), sockets)
+        self.commands = CommandLines(settings, resolved, sockets)
         self.faults = FaultFile(settings.faults)
 
     # -- programs -----------------------------------------------------------------------------------------------------

@@ -106,11 +106,11 @@ def _check(settings: PlaneSettings) -> None:
     """Raise UsageError for pools and limits of nodes that do not exist, TonnageError for a folder of something else.
     Settings kept from earlier starts count too."""
     settings.require_own_contents()
-    asked = settings.resolved()
-    nodes = settings.node_names(asked)
+    shape = settings.resolved()
+    nodes = shape.node_names
     try:
-        pools_by_node([POOLS.convert(text, None, None) for text in asked["pools"]], nodes)
-        by_node("--max-volumes", [COUNT.convert(text, None, None) for text in asked["max_volumes"]], nodes)
+        pools_by_node([POOLS.convert(text, None, None) for text in shape.pools], nodes)
+        by_node("--max-volumes", [COUNT.convert(text, None, None) for text in shape.max_volumes], nodes)
     except ValueError as exc:
         raise click.UsageError(f"{exc} (--nodes is {len(nodes)})") from exc
 

@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from tonnage import logs, private_files
 from tonnage.client.config import kubeconfig
@@ -37,7 +37,7 @@ from tonnage.objects.document import Doc, encode
 from tonnage.objects.resources import BY_KIND, BY_PLURAL, Resource
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass
 from tonnage.objects.texts.yaml_writer import write_yaml
-from tonnage.plane.settings import CommandLines, PlaneSettings
+from tonnage.plane.settings import ClusterShape, CommandLines, PlaneSettings
 from tonnage.roles import account_of, documents_of
 
 NAMESPACE: Final = "kube-system"
@@ -348,7 +348,7 @@ class Bootstrap:
     """The bootstrap of one cluster. `client` must have administrator rights."""
 
     settings: PlaneSettings
-    resolved: Mapping[str, Any]
+    shape: ClusterShape
     client: Client
     identities: Identities
     clock: Clock
@@ -358,7 +358,7 @@ class Bootstrap:
         connection = kubeconfig.load(settings.kubeconfig)
         client = Client.connect(connection, clock=clock, rng=rng, user_agent="tonnage-up")
         identities = Identities(commands.identities, client, ca_pem=connection.cluster.ca_pem, clock=clock, rng=rng)
-        return cls(settings, commands.resolved, client, identities, clock)
+        return cls(settings, commands.shape, client, identities, clock)
 
     async def apply(self, manifests: Sequence[Doc]) -> None:
         """Apply the manifests in order. Raises TonnageError."""
@@ -368,34 +368,34 @@ class Bootstrap:
     async def prepare(self, commands: Mapping[str, Sequence[str]]) -> None:
         """Create the driver's objects and classes, and the programs' accounts, rights and tokens."""
         await asyncio.gather(
-            ensure_starter_objects(self.client, int(self.resolved["classes"]), str(self.resolved["pool_policy"])),
+            ensure_starter_objects(self.client, self.shape.classes, self.shape.pool_policy),
             self.identities.ensure(commands),
         )
 
-    async def wait_for_nodes(self, names: Sequence[str]) -> None:
+    async def wait_for_nodes(self) -> None:
         """Wait until every expected node is ready, and capacity is published for all of them, of every class."""
         try:
-            await within(self.clock, _READY_WITHIN_S, self._until_ready(names))
+            await within(self.clock, _READY_WITHIN_S, self._until_ready())
         except TimeoutError:
             raise TonnageError(
                 f"the nodes are not ready after {_READY_WITHIN_S:g} s",
                 hint=f"read {self.settings.data_dir / 'logs'}",
             ) from None
         present = [node.name for node in (await self.client.list(core_v1.Node)).items]
-        for name in self.settings.former_nodes(self.resolved, present):
+        for name in self.shape.former_nodes(present):
             _log.warning(
                 "No program runs this node any more; its pods and volumes go elsewhere once it is deleted", node=name
             )
 
-    async def _until_ready(self, names: Sequence[str]) -> None:
+    async def _until_ready(self) -> None:
         while True:
             try:
                 nodes = {node.name: node for node in (await self.client.list(core_v1.Node)).items}
-                expected = expected_nodes(names, FaultFile(self.settings.faults).all())
+                expected = expected_nodes(self.shape.node_names, FaultFile(self.settings.faults).all())
                 published = await self.client.list(
                     CSIStorageCapacity, label_selector=f"csi.storage.k8s.io/drivername={DRIVER_NAME}"
                 )
-                is_published = len(published.items) >= len(expected) * int(self.resolved["classes"])
+                is_published = len(published.items) >= len(expected) * self.shape.classes
                 if is_published and all(is_ready(nodes.get(name)) for name in expected):
                     return
             except Disconnected as exc:

@@ -59,10 +59,9 @@ class Plane:
         self._rng = rng
         self._manifests = manifests
         self._progress = progress
-        self._asked = settings.resolved()
-        self.node_names = settings.node_names(self._asked)
+        self.shape = settings.resolved()
         self._sockets = settings.socket_dir()
-        self._commands = CommandLines(settings, self._asked, self.node_names, self._sockets)
+        self._commands = CommandLines(settings, self.shape, self._sockets)
         self.supervisor = Supervisor(
             settings.data_dir / "logs",
             settings.data_dir / "run",
@@ -115,7 +114,7 @@ class Plane:
                 self.settings.dashboard_port, served_before.get(DASHBOARD, 0), self._rng
             )
             plane_settings.ensure_token(self.settings.dashboard_token)
-        self.settings.save(self._asked)
+        self.settings.save(self.shape)
         for fault in FaultFile(self.settings.faults).all():
             _log.warning("A fault is still set", fault=fault.kind, node=fault.node or "every node")
         private_files.own_folder(self._sockets)
@@ -145,7 +144,7 @@ class Plane:
         self._keeping = asyncio.create_task(bootstrap.identities.keep(), name="identities")
         await self.supervisor.wait_ready(*plane_settings.PROGRAMS, timeout_s=_READY_WITHIN_S)
         self._progress("waiting for the nodes and their capacity")
-        await bootstrap.wait_for_nodes(self.node_names)
+        await bootstrap.wait_for_nodes()
         if self.settings.dashboard:
             await self.supervisor.wait_ready(DASHBOARD, timeout_s=_READY_WITHIN_S)
             address = self.supervisor[DASHBOARD].last_line.removeprefix("ready ")

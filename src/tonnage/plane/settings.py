@@ -10,7 +10,6 @@ restarted, no connection can take its port. The next start uses the same ports, 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import random
 import secrets
@@ -22,6 +21,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+
+import msgspec
 
 from tonnage.csi.address import MAX_SOCKET_PATH
 from tonnage.errors import TonnageError, closest
@@ -72,24 +73,36 @@ MAX_NODES: Final = 500
 DASHBOARD_TOKEN_FILE: Final = "dashboard.token"
 _SETTINGS_FILE: Final = "cluster.json"
 MAX_CLASSES: Final = 20
-_KEPT: Final = ("nodes", "pools", "max_volumes", "pool_policy", "classes", "one_number")
-_DEFAULTS: Final[dict[str, Any]] = {
-    "nodes": 3,
-    "pools": ("3x100Gi",),
-    "max_volumes": ("16",),
-    "pool_policy": "best-fit",
-    "classes": 1,
-    "one_number": "",
-}
-
-
 _BEFORE_SETTINGS: Final = ("lock", DASHBOARD_TOKEN_FILE, FAULT_FILE_NAME, f".{FAULT_FILE_NAME}.lock")
 """What may be in a cluster's folder before its settings: a first start was stopped, or a fault was set."""
 
 
+class ClusterShape(msgspec.Struct, frozen=True):
+    """What is kept from start to start, with the defaults of the first."""
+
+    nodes: int = 3
+    pools: tuple[str, ...] = ("3x100Gi",)
+    max_volumes: tuple[str, ...] = ("16",)
+    pool_policy: str = "best-fit"
+    classes: int = 1
+    """The number of StorageClasses `pools`, `pools-2`, … that share the same pools."""
+    one_number: str = ""
+    """What the driver reports instead of its pools, `sum` or `largest`; the pools are then in LVMNode objects."""
+
+    @property
+    def node_names(self) -> list[str]:
+        return [f"node-{number}" for number in range(1, self.nodes + 1)]
+
+    def former_nodes(self, present: Iterable[str]) -> list[str]:
+        """Nodes of an earlier, larger cluster, in order: their objects exist, their programs do not."""
+        former = (f"node-{number}" for number in range(self.nodes + 1, MAX_NODES + 1))
+        found = set(present)
+        return [name for name in former if name in found]
+
+
 @dataclass(frozen=True, slots=True)
 class PlaneSettings:
-    """One cluster. None means "as before", or the default at the first start.
+    """One cluster. None means "as before", or the default at the first start (`ClusterShape`).
 
     `pools` and `max_volumes` are as `tonnage csi-driver` takes them, for all nodes or as NODE=…; `extra` are further
     flags by program (`apiserver`, `scheduler`, `controllers`, `csi-driver`, `provisioner`, `node`, `dashboard`).
@@ -101,9 +114,7 @@ class PlaneSettings:
     max_volumes: tuple[str, ...] | None = None
     pool_policy: str | None = None
     classes: int | None = None
-    """The number of StorageClasses `pools`, `pools-2`, … that share the same pools."""
     one_number: str | None = None
-    """What the driver reports instead of its pools, `sum` or `largest`; the pools are then in LVMNode objects."""
     bind: str = "127.0.0.1"
     secure_port: int = 6443
     gates: Gates = field(default_factory=Gates)
@@ -121,15 +132,6 @@ class PlaneSettings:
     """None: the usual port, or a free one if that is taken; 0: a free one."""
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def node_names(self, kept: Mapping[str, Any]) -> list[str]:
-        return [f"node-{number}" for number in range(1, int(kept["nodes"]) + 1)]
-
-    def former_nodes(self, kept: Mapping[str, Any], present: Iterable[str]) -> list[str]:
-        """Nodes of an earlier, larger cluster, in order: their objects exist, their programs do not."""
-        former = (f"node-{number}" for number in range(int(kept["nodes"]) + 1, MAX_NODES + 1))
-        found = set(present)
-        return [name for name in former if name in found]
-
     @property
     def kubeconfig(self) -> Path:
         return self.data_dir / "kubeconfig"
@@ -143,12 +145,11 @@ class PlaneSettings:
     def faults(self) -> Path:
         return self.data_dir / FAULT_FILE_NAME
 
-    def resolved(self) -> dict[str, Any]:
+    def resolved(self) -> ClusterShape:
         """The given values, else the kept ones, else the defaults. Raises TonnageError."""
-        kept = self._kept()
-        resolved = _DEFAULTS | self._nodes_by_pools() | {name: kept[name] for name in _KEPT if name in kept}
-        resolved |= {name: getattr(self, name) for name in _KEPT if getattr(self, name) is not None}
-        return resolved
+        names = ClusterShape.__struct_fields__
+        given = {name: value for name in names if (value := getattr(self, name)) is not None}
+        return msgspec.convert(self._nodes_by_pools() | self._kept() | given, ClusterShape)
 
     def require_own_contents(self) -> None:
         """Raises TonnageError if the folder holds files, and none that a cluster made. Writes nothing.
@@ -180,15 +181,14 @@ class PlaneSettings:
 
     def _kept(self) -> dict[str, Any]:
         path = self.data_dir / _SETTINGS_FILE
-        kept: Any = {}
+        kept: dict[str, Any] = {}
         try:
             if self.data_dir.exists():
                 require_own_folder(self.data_dir)
                 with suppress(FileNotFoundError):
-                    kept = json.loads(read_own(path))
-            if not isinstance(kept, dict):
-                raise ValueError("it is no map")
-        except (OSError, ValueError) as exc:
+                    kept = msgspec.json.decode(read_own(path), type=dict[str, Any])
+            msgspec.convert(kept, ClusterShape)
+        except (OSError, msgspec.DecodeError) as exc:
             raise TonnageError(
                 f"{path} cannot be read: {exc}", hint="remove the file, and give --nodes, --pools and --max-volumes"
             ) from exc
@@ -199,9 +199,10 @@ class PlaneSettings:
         named = [text.partition("=")[0].strip() for text in self.pools or () if "=" in text]
         return {"nodes": len(set(named))} if named and len(named) == len(self.pools or ()) else {}
 
-    def save(self, resolved: Mapping[str, Any]) -> None:
-        """Keep the resolved settings for the next start. Only for the holder of the folder's lock."""
-        write_private(self.data_dir / _SETTINGS_FILE, (json.dumps(resolved, indent=1) + "\n").encode())
+    def save(self, shape: ClusterShape) -> None:
+        """Keep the shape for the next start. Only for the holder of the folder's lock."""
+        content = msgspec.json.format(msgspec.json.encode(shape), indent=1)
+        write_private(self.data_dir / _SETTINGS_FILE, content + b"\n")
 
     def socket_dir(self) -> Path:
         """The folder of the sockets: in the data folder, or elsewhere if that path is too long for the kernel."""
@@ -217,8 +218,7 @@ def nodes_of(data_dir: Path) -> list[str]:
     """The nodes of the cluster last started on this folder; empty before that. Raises TonnageError."""
     if not (data_dir / _SETTINGS_FILE).exists():
         return []
-    settings = PlaneSettings(data_dir)
-    return settings.node_names(settings.resolved())
+    return PlaneSettings(data_dir).resolved().node_names
 
 
 class NoSuchNode(TonnageError):
@@ -320,11 +320,10 @@ clientConnection: {qps: 1000, burst: 2000}
 
 @dataclass(frozen=True, slots=True)
 class CommandLines:
-    """The programs' arguments in one cluster. `resolved`: its resolved settings."""
+    """The programs' arguments in one cluster."""
 
     settings: PlaneSettings
-    resolved: Mapping[str, Any]
-    node_names: Sequence[str]
+    shape: ClusterShape
     socket_dir: Path
 
     @property
@@ -349,15 +348,16 @@ class CommandLines:
         server = ("--kubeconfig", str(self.identities / f"{name}.kubeconfig"))
         faults = ("--faults", str(self.settings.faults))
         # A driver as most are today: one number for all pools of a node, and the pools in its own objects.
-        told = str(self.resolved["one_number"])
-        one_number = ("--one-number", told, "--lvm-nodes", LVM_NAMESPACE) if told in ("sum", "largest") else ()
+        shape = self.shape
+        is_one = shape.one_number in ("sum", "largest")
+        one_number = ("--one-number", shape.one_number, "--lvm-nodes", LVM_NAMESPACE) if is_one else ()
         flags: dict[str, tuple[str, ...]] = {
             "csi-driver": (
                 *("--endpoint", controller, "--node-endpoint", of_node, "--state-dir", str(data / STATE_DIR)),
-                *_each("--node-id", self.node_names),
-                *_each("--pools", self.resolved["pools"]),
-                *_each("--max-volumes", self.resolved["max_volumes"]),
-                *("--pool-policy", self.resolved["pool_policy"], "--rebuild"),
+                *_each("--node-id", shape.node_names),
+                *_each("--pools", shape.pools),
+                *_each("--max-volumes", shape.max_volumes),
+                *("--pool-policy", shape.pool_policy, "--rebuild"),
                 *one_number,
                 *faults,
             ),
@@ -372,7 +372,7 @@ class CommandLines:
                 *("--kube-api-capacity-qps", "200", "--kube-api-capacity-burst", "400", "--capacity-threads", "4"),
             ),
             "node": (
-                *_each("--node-name", self.node_names),
+                *_each("--node-name", shape.node_names),
                 *("--root-dir", str(data / "nodes"), "--csi-address", of_node),
                 *("--attach-error-grace-seconds", f"{self.settings.attach_error_grace_s:g}"),
                 *faults,

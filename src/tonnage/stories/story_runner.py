@@ -199,7 +199,7 @@ class StoryRunner:
 
     async def _clear_away(self) -> None:
         self.faults()
-        for node in self.plane.node_names:
+        for node in self.plane.shape.node_names:
             with suppress(NotFound):
                 await self.cordon(node, False)
         with suppress(NotFound):

@@ -13,8 +13,8 @@ OPEN = "--unauthenticated-on-loopback"
 
 
 def commands(folder: Path, **options: Any) -> CommandLines:
-    settings = PlaneSettings(data_dir=folder, **options)
-    return CommandLines(settings, settings.resolved(), ["node-1"], folder / "run")
+    settings = PlaneSettings(data_dir=folder, nodes=1, **options)
+    return CommandLines(settings, settings.resolved(), folder / "run")
 
 
 @pytest.mark.parametrize(

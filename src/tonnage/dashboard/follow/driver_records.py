@@ -106,10 +106,9 @@ class DriverRecords:
         return DriverContents(DRIVER_NAME, self._sizes(), volumes, snapshots, self._unknown)
 
     def _sizes(self) -> dict[str, tuple[int, ...]]:
-        settings = PlaneSettings(self._data_dir)
-        resolved = settings.resolved()
+        shape = PlaneSettings(self._data_dir).resolved()
         try:
-            return pools_by_node(map(parse_node_pools, resolved["pools"]), settings.node_names(resolved))
+            return pools_by_node(map(parse_node_pools, shape.pools), shape.node_names)
         except (ValueError, TypeError) as exc:
             raise TonnageError(f"the pools of {self._data_dir} are not known: {exc}") from exc
 
