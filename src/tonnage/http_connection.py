@@ -248,9 +248,10 @@ class LargeResponse(web.Response):
 def _sent_over(tls: Any) -> tuple[bytes, ...]:
     """The certificates that a TLS peer sent, its own first, and only that if this Python cannot say more."""
     own = tls.getpeercert(binary_form=True)
-    chain = getattr(tls, "get_unverified_chain", None)
-    if own is None or chain is not None:
-        return () if own is None else tuple(chain())
+    if own is None:
+        return ()
+    if hasattr(tls, "get_unverified_chain"):
+        return tuple(tls.get_unverified_chain())
     chain = getattr(getattr(tls, "_sslobj", None), "get_unverified_chain", None)
     return (own,) if chain is None else tuple(each.public_bytes(_DER) for each in chain())
 

@@ -175,7 +175,8 @@ class WorkQueueMetrics:
     def of(self, queue: WorkQueue[Any], name: str) -> QueueMetrics:
         """The counters of one more queue. Queues of one name are counted together."""
         self._names[queue] = name
-        return QueueMetrics(*(counter.labels(name) for counter in self._counters))
+        adds, retries, waited_s, worked_s = self._counters
+        return QueueMetrics(adds.labels(name), retries.labels(name), waited_s.labels(name), worked_s.labels(name))
 
     def _states(self) -> Iterable[Metric]:
         queues = grouped(sorted(((name, queue) for queue, name in self._names.items()), key=lambda each: each[0]))
