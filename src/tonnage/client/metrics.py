@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
@@ -20,9 +20,6 @@ from tonnage.client.leader import LeaderElector
 from tonnage.keyed import grouped
 from tonnage.metrics import labelled, show_families
 from tonnage.objects.meta import split_key
-
-if TYPE_CHECKING:
-    from tonnage.client.reconciler import WorkQueue
 
 _BUCKETS_S: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 _METHODS: Final = {"create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE"}
@@ -134,6 +131,13 @@ _QUEUE_BUCKETS_S: Final = tuple(10e-9 * 10.0**power for power in range(10))
 _QUEUE_LABELS: Final = ("name",)
 
 
+class ShownQueue(Protocol):
+    @property
+    def depth(self) -> int: ...
+
+    def at_work_s(self) -> list[float]: ...
+
+
 class QueueMetrics(NamedTuple):
     """The counters of the queues of one name."""
 
@@ -145,7 +149,7 @@ class QueueMetrics(NamedTuple):
 
 class WorkQueueMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._names: WeakKeyDictionary[WorkQueue[Any], str] = WeakKeyDictionary()
+        self._names: WeakKeyDictionary[ShownQueue, str] = WeakKeyDictionary()
         """Of the live queues: a controller that is restarted has a new queue."""
         self._counters = QueueMetrics(
             Counter("workqueue_adds", "Keys added to a work queue.", _QUEUE_LABELS, registry=registry),
@@ -172,7 +176,7 @@ class WorkQueueMetrics:
         )
         show_families(registry, self._states)
 
-    def of(self, queue: WorkQueue[Any], name: str) -> QueueMetrics:
+    def of(self, queue: ShownQueue, name: str) -> QueueMetrics:
         """The counters of one more queue. Queues of one name are counted together."""
         self._names[queue] = name
         adds, retries, waited_s, worked_s = self._counters
