@@ -1,13 +1,12 @@
 """Kubernetes' own roles and bindings as documents, and what an older cluster lacks of them.
 
-`bootstrap.policy` is the data. At every start a server creates missing roles and bindings and adds missing rules and
-subjects; additions by users stay. An object with the annotation `rbac.authorization.kubernetes.io/autoupdate: "false"`
-is left alone. Mirrors auth/rbac/reconciliation of component-helpers.
+`bootstrap_policy.yaml` is the data. At every start a server creates missing roles and bindings and adds missing rules
+and subjects; additions by users stay. An object with the annotation `rbac.authorization.kubernetes.io/autoupdate:
+"false"` is left alone. Mirrors auth/rbac/reconciliation of component-helpers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 
@@ -15,10 +14,10 @@ from tonnage.documents.access.escalation import single_rights, uncovered
 from tonnage.documents.access.rules import RuleIndex, aggregated_rules, document_of, rules_of
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.resources import RBAC
+from tonnage.objects.texts import yaml_text
 
 AUTOUPDATE = "rbac.authorization.kubernetes.io/autoupdate"
 _LABEL = "kubernetes.io/bootstrapping"
-_SUBJECTS = {"user": "User", "group": "Group", "account": "ServiceAccount"}
 
 
 def bootstrap_policy() -> list[Doc]:
@@ -29,7 +28,8 @@ def bootstrap_policy() -> list[Doc]:
 
 @cache
 def _policy() -> list[Doc]:
-    documents = list(_read((files("tonnage.documents.access") / "bootstrap.policy").read_text()))
+    text = (files("tonnage.documents.access") / "bootstrap_policy.yaml").read_text()
+    documents = [_marked(each.value) for each in yaml_text.documents(text)]
     clusterwide = [doc for doc in documents if doc["kind"] == "ClusterRole"]
     gathering = [role for role in clusterwide if "aggregationRule" in role]
     # Selected roles come before the roles that select them: view, edit, admin.
@@ -38,51 +38,11 @@ def _policy() -> list[Doc]:
     return sorted(documents, key=lambda doc: doc["kind"].endswith("Binding"))
 
 
-def _read(text: str) -> Iterator[Doc]:
-    role: Doc = {}
-    binding: Doc = {}
-    for line in text.splitlines():
-        words = line.partition("  #" if not line.startswith("#") else "#")[0].split()
-        if not words:
-            continue
-        if line.startswith(("ClusterRole", "Role")):
-            namespace, _, name = words[1].rpartition("/") if words[0] == "Role" else ("", "", words[1])
-            role, binding = _object(words[0], namespace, name), {}
-            yield role
-        elif line.startswith("bound"):
-            binding = _object(f"{role['kind']}Binding", role["metadata"].get("namespace", ""), words[1])
-            binding["roleRef"] = {"apiGroup": RBAC, "kind": role["kind"], "name": role["metadata"]["name"]}
-            yield binding
-        elif binding:
-            binding.setdefault("subjects", []).append(_subject(*words))
-        elif words[0] == "label":
-            role["metadata"]["labels"][words[1]] = "true"
-        elif words[0] == "gathers":
-            role["aggregationRule"] = {"clusterRoleSelectors": [{"matchLabels": {words[1]: "true"}}]}
-        else:
-            role.setdefault("rules", []).append(_rule(*(part.split() for part in line.split("|"))))
-
-
-def _object(kind: str, namespace: str, name: str) -> Doc:
-    meta = {"name": name, "labels": {_LABEL: "rbac-defaults"}, "annotations": {AUTOUPDATE: "true"}}
-    if namespace:
-        meta["namespace"] = namespace
-    return {"kind": kind, "apiVersion": f"{RBAC}/v1", "metadata": meta}
-
-
-def _rule(verbs: list[str], *about: list[str]) -> Doc:
-    if len(about) == 1:
-        return {"verbs": verbs, "nonResourceURLs": about[0]}
-    groups = ["" if group == "core" else group for group in about[0]]
-    rule: Doc = {"verbs": verbs, "apiGroups": groups, "resources": about[1]}
-    return rule | {"resourceNames": about[2]} if len(about) > 2 else rule
-
-
-def _subject(kind: str, name: str) -> Doc:
-    if kind == "account":
-        namespace, _, name = name.partition("/")
-        return {"kind": _SUBJECTS[kind], "name": name, "namespace": namespace}
-    return {"kind": _SUBJECTS[kind], "apiGroup": RBAC, "name": name}
+def _marked(doc: Doc) -> Doc:
+    meta = doc["metadata"]
+    labels, annotations = {_LABEL: "rbac-defaults", **meta.get("labels", {})}, {AUTOUPDATE: "true"}
+    head = {"apiVersion": f"{RBAC}/v1", "metadata": {**meta, "labels": labels, "annotations": annotations}}
+    return {**doc, **head}
 
 
 def reconciled(existing: Doc, expected: Doc) -> Doc | None:
