@@ -283,7 +283,7 @@ def load(texts: dict[str, str]) -> dict[str, dict[str, Struct]]:
         if struct.is_kind:
             for name, text in (("apiVersion", "string"), ("kind", "string"), ("metadata", "ObjectMeta")):
                 wire = (1,) if name == "metadata" else ()
-                kind = _type(text, [], loaded[stem], scopes)
+                kind = _type(text, {}, loaded[stem], scopes)
                 struct.fields[name] = Field(name, kind, description=_HEAD[name], wire=wire)
         for number, line in body:
             head, _, description = line.partition("~")
@@ -322,27 +322,27 @@ _RULES = frozenset(
 
 
 def _field(words: list[str], description: str, local: dict[str, Struct], scopes: dict[str, dict[str, Struct]]) -> Field:
-    name, text, options = words[0], words[1], words[2:]
-    kind = _type(text, options, local, scopes)
-    others = [o for o in options if o.partition("=")[0] not in _WORDS and not _NUMBER.fullmatch(o)]
-    default = next((o.removeprefix("default=") for o in options if o.startswith("default=")), None)
-    number = next((o for o in options if o.startswith("@")), "")
+    name, text, *options = words
+    said = {word: argument for word, _, argument in (option.partition("=") for option in options)}
+    kind = _type(text, said, local, scopes)
+    number = next((option for option in options if _NUMBER.fullmatch(option)), "")
+    filled = said.get("fill", said.get("default"))
     return Field(
         name.rstrip("!"),
         kind,
         required=name.endswith("!"),
-        is_atomic="atomic" in options,
-        is_granular="granular" in options,
-        retain_keys="retainKeys" in options,
-        patch_replace="replace" in options,
-        is_always_there="always" in options,
-        default=default,
-        fill=_filled(kind, options, default),
-        rounds="round" in options,
+        is_atomic="atomic" in said,
+        is_granular="granular" in said,
+        retain_keys="retainKeys" in said,
+        patch_replace="replace" in said,
+        is_always_there="always" in said,
+        default=said.get("default"),
+        fill=None if filled is None else value_in(kind, filled),
+        rounds="round" in said,
         description=description,
         wire=tuple(int(part) for part in number.strip("@?-").split(".") if part),
         keeps_zero=not number.endswith("-") if name.endswith("!") else number.endswith("?"),
-        rules=tuple(map(_rule, others)),
+        rules=tuple(_rule(option) for option in options if option != number and option.partition("=")[0] not in _WORDS),
     )
 
 
@@ -361,13 +361,6 @@ def _cross_rule(line: str) -> CrossFieldRule:
     return CrossFieldRule(named, found[2], of_value or FieldRule(found[3], found[4] or "", told))
 
 
-def _filled(kind: Type, options: list[str], default: str | None) -> Any:
-    text = next((option.removeprefix("fill=") for option in options if option.startswith("fill=")), default)
-    if text is None:
-        return {} if "fill" in options else None
-    return value_in(kind, text)
-
-
 def value_in(kind: Type, text: str) -> Any:
     """The value of a field that `fill=` or `default=` spells; a map is always empty."""
     if isinstance(kind, ListOf):
@@ -382,19 +375,17 @@ def _rule(option: str) -> FieldRule:
     return FieldRule(found[1], found[2] or "", found[3] or "")
 
 
-def _type(text: str, options: list[str], local: dict[str, Struct], scopes: dict[str, dict[str, Struct]]) -> Type:
+def _type(text: str, said: dict[str, str], local: dict[str, Struct], scopes: dict[str, dict[str, Struct]]) -> Type:
     if text.startswith("["):
-        keys = next((o.removeprefix("map=").split(",") for o in options if o.startswith("map=")), [])
-        merge = next((o for o in options if o == "merge" or o.startswith("merge=")), None)
         return ListOf(
-            _type(text[1:-1], [], local, scopes),
-            keys=tuple(keys),
-            is_set="set" in options,
-            patch_merge=merge is not None,
-            merge_key=merge.partition("=")[2] if merge else "",
+            _type(text[1:-1], {}, local, scopes),
+            keys=tuple(said["map"].split(",")) if "map" in said else (),
+            is_set="set" in said,
+            patch_merge="merge" in said,
+            merge_key=said.get("merge", ""),
         )
     if text.startswith("{"):
-        return MapOf(_type(text[1:-1], [], local, scopes), is_atomic="atomic" in options)
+        return MapOf(_type(text[1:-1], {}, local, scopes), is_atomic="atomic" in said)
     if text in _SCALARS:
         return _SCALARS[text]
     scope, dot, name = text.rpartition(".")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import ClassVar
 
 from tonnage.documents.strategy import Strategy
@@ -17,7 +16,7 @@ _FINALIZER = "kubernetes"
 
 
 class NamespaceStrategy(Strategy):
-    name_rule: ClassVar[Callable[[str], list[str]]] = staticmethod(names.dns_label)
+    name_rule = staticmethod(names.dns_label)
     selectable = ("status.phase",)
     new_status: ClassVar[Doc] = {"phase": "Active"}
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import ClassVar
 
 from tonnage.documents.strategy import Strategy, TypeRules
 from tonnage.documents.validation.internal_form import internal
@@ -19,7 +17,7 @@ _SELECTORS = "aggregationRule.clusterRoleSelectors"
 
 
 class _RbacStrategy(Strategy):
-    name_rule: ClassVar[Callable[[str], list[str]]] = staticmethod(names.path_segment)
+    name_rule = staticmethod(names.path_segment)
     create_on_update = True
 
 

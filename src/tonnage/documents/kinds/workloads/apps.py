@@ -6,7 +6,7 @@ writes are there from the start. Mirrors upstream's apps validation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -196,7 +196,7 @@ def _validate_controller_template(spec: Doc, path: str) -> Errors:
 class ReplicationControllerStrategy(WorkloadStrategy):
     """The oldest workload: its selector is a map. A DELETE without propagationPolicy orphans its pods."""
 
-    default_propagation: ClassVar[str] = "Orphan"
+    default_propagation = "Orphan"
     new_status: ClassVar[Doc] = {"replicas": 0}
     selectable = ("status.replicas",)
     by_hand: ClassVar[Rules] = {"spec.template": OfWhole(_validate_controller_template)}
@@ -290,7 +290,7 @@ _MUTABLE = (
 
 class StatefulSetStrategy(WorkloadStrategy):
     # A pod's name is the set's name and a number, and must be a host name.
-    name_rule: ClassVar[Callable[[str], list[str]]] = staticmethod(names.dns_label)
+    name_rule = staticmethod(names.dns_label)
     new_status: ClassVar[Doc] = {"replicas": 0, "availableReplicas": 0}
 
     def default(self, doc: Doc) -> None:

@@ -29,7 +29,7 @@ _MANAGED_BY_MAX = 63
 class JobStrategy(WorkloadStrategy):
     """Older than garbage collection: a DELETE without propagationPolicy orphans its pods. (kubectl sends one.)"""
 
-    default_propagation: ClassVar[str] = "Orphan"
+    default_propagation = "Orphan"
     selectable = ("status.successful",)
     selected_at: ClassVar[dict[str, str]] = {"status.successful": "status.succeeded"}
 
