@@ -20,6 +20,7 @@ import re
 import struct as binary
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -390,31 +391,24 @@ def _double(value: bytes, budget: Budget) -> int | float:
     return int(number) if number.is_integer() else number
 
 
-def _schema_or(name: str) -> Read:
-    """JSONSchemaProps or another value: whichever of the message's fields 1 and 2 is set."""
+def _schema_or(name: str, other: str) -> Read:
+    """JSONSchemaProps or another value: whichever of the message's two fields is set."""
 
-    def read(value: bytes, budget: Budget) -> Any:
-        schema: Doc | None = None
-        others: list[Any] = []
-        allows = False
+    @cache
+    def table() -> Table:
         props = schema_of("apiextensions.k8s.io", "v1", "JSONSchemaProps")
-        for number, wire_type, item in fields_of(value, name, budget):
-            if number == 1 and name == "JSONSchemaPropsOrBool":
-                expect(VARINT, wire_type, "Allows")
-                allows = bool(item)
-            elif number in (1, 2):
-                expect(BYTES, wire_type, name)
-                if number == 2 and name == "JSONSchemaPropsOrStringArray":
-                    others.append(text(item))
-                    continue
-                found = _fill({}, table_of(props), item, props.name, budget)
-                if number == 2 and name == "JSONSchemaPropsOrArray":
-                    others.append(found)
-                else:
-                    schema = found
-        if name == "JSONSchemaPropsOrBool":
-            return allows if schema is None else schema
-        return others or schema
+        schema = _struct_put("Schema", props)
+        if other == "Allows":
+            return {1: _scalar_put(other, Scalar("bool"), keeps_zero=True), 2: schema}
+        return {1: schema, 2: _list_put(other, props if other == "JSONSchemas" else Scalar("string"))}
+
+    def read(value: Any, budget: Budget) -> Any:
+        budget.level -= 1  # in JSON the value stands in place of the message
+        found = _fill({}, table(), value, name, budget)
+        budget.level += 1
+        if other == "Allows":
+            return found.get("Schema", found.get("Allows", False))
+        return found.get(other) or found.get("Schema")
 
     return read
 
@@ -433,9 +427,9 @@ _READERS: dict[str, tuple[int, Read]] = {
     "any": (BYTES, _raw("RawExtension")),
     "number": (FIXED64, _double),
     "JSON": (BYTES, _raw("JSON")),
-    "JSONSchemaPropsOrArray": (BYTES, _schema_or("JSONSchemaPropsOrArray")),
-    "JSONSchemaPropsOrBool": (BYTES, _schema_or("JSONSchemaPropsOrBool")),
-    "JSONSchemaPropsOrStringArray": (BYTES, _schema_or("JSONSchemaPropsOrStringArray")),
+    "JSONSchemaPropsOrArray": (BYTES, _schema_or("JSONSchemaPropsOrArray", "JSONSchemas")),
+    "JSONSchemaPropsOrBool": (BYTES, _schema_or("JSONSchemaPropsOrBool", "Allows")),
+    "JSONSchemaPropsOrStringArray": (BYTES, _schema_or("JSONSchemaPropsOrStringArray", "Property")),
 }
 """Wire type and reader of every scalar of a schema."""
 

@@ -65,7 +65,7 @@ class Strategy:
     """Fields of spec -> the gate without which they are dropped, unless the old object has them."""
     new_status: ClassVar[Doc | None] = None
     """The status of a new object; None if a client may set it, or it is empty."""
-    name_rule: ClassVar[Callable[[str], list[str]]] = staticmethod(names.dns_subdomain)
+    name_rule: ClassVar[names.NameRule] = staticmethod(names.dns_subdomain)
     """The errors of a name, as sentences; empty if it is legal."""
     generation: ClassVar[Generation] = Generation.NONE
     unconditional_update: ClassVar[bool] = True

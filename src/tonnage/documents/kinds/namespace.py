@@ -16,7 +16,7 @@ _FINALIZER = "kubernetes"
 
 
 class NamespaceStrategy(Strategy):
-    name_rule = staticmethod(names.dns_label)
+    name_rule: ClassVar[names.NameRule] = staticmethod(names.dns_label)
     selectable = ("status.phase",)
     new_status: ClassVar[Doc] = {"phase": "Active"}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import ClassVar
 
 from tonnage.documents.strategy import Strategy, TypeRules
 from tonnage.documents.validation.internal_form import internal
@@ -17,7 +18,7 @@ _SELECTORS = "aggregationRule.clusterRoleSelectors"
 
 
 class _RbacStrategy(Strategy):
-    name_rule = staticmethod(names.path_segment)
+    name_rule: ClassVar[names.NameRule] = staticmethod(names.path_segment)
     create_on_update = True
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Set
+from typing import ClassVar
 
 from tonnage.documents.strategy import Strategy, TypeRules, fill
 from tonnage.objects import field_rules as rules
@@ -23,7 +24,7 @@ _LINK_LOCAL_MULTICAST = (ipaddress.ip_network("224.0.0.0/24"), ipaddress.ip_netw
 
 
 class ServiceStrategy(Strategy):
-    name_rule = staticmethod(names.dns_label)
+    name_rule: ClassVar[names.NameRule] = staticmethod(names.dns_label)
     create_on_update = True
     selectable = ("spec.clusterIP", "spec.type")
 

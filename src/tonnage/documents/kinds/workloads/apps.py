@@ -290,7 +290,7 @@ _MUTABLE = (
 
 class StatefulSetStrategy(WorkloadStrategy):
     # A pod's name is the set's name and a number, and must be a host name.
-    name_rule = staticmethod(names.dns_label)
+    name_rule: ClassVar[names.NameRule] = staticmethod(names.dns_label)
     new_status: ClassVar[Doc] = {"replicas": 0, "availableReplicas": 0}
 
     def default(self, doc: Doc) -> None:
