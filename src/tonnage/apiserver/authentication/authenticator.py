@@ -68,10 +68,9 @@ class Authenticator:
 
     def authenticate_token(self, token: bytes, audiences: Sequence[str]) -> tuple[User, tuple[str, ...]]:
         """The user of a token, and the `audiences` it is valid for (a file's: this server). Raises InvalidToken."""
-        digest = _digest(token)
-        user = self._users.get(digest)
+        user = self._users.get(_digest(token))
         if user is None:
-            user, shared = self.accounts.authenticate(token, audiences, digest)
+            user, shared = self.accounts.authenticate(token, audiences)
             return user.authenticated(), shared
         shared = tuple(audience for audience in self.accounts.audiences if audience in audiences)
         if not shared:

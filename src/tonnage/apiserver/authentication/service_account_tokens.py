@@ -1,8 +1,8 @@
 """ServiceAccounts' tokens: the signing key, the verification of tokens, and the Secrets that hold legacy tokens.
 
 The key's algorithm is the only one: a token's own claim about it is compared, never followed. The signature is checked
-before any claim is read. A valid token is remembered with its user and the records it depends on; the clock and these
-records are checked on every use, so a token ends at once when one of its objects does.
+before any claim is read. The claims of a token are remembered; the clock and the objects that it depends on are checked
+on every use, so a token ends at once when one of its objects does.
 
 Secrets of type kubernetes.io/service-account-token get their token here, and are deleted with their account. Upstream
 this is kube-controller-manager's tokens controller, which is given the key; here the key stays with the server.
@@ -16,8 +16,9 @@ import logging
 import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 from cryptography.exceptions import InvalidSignature
@@ -151,17 +152,6 @@ MAX_REMEMBERED: Final = 4096
 JWKS_PATH: Final = "/openid/v1/jwks"
 
 
-class _Judged(NamedTuple):
-    """The result of a token's last full check."""
-
-    claims: Claims
-    user: User
-    audiences: Sequence[str]
-    shared: tuple[str, ...]
-    records: tuple[tuple[str, StoreRecord], ...]
-    """By key: while the store holds these records, only time can end the token."""
-
-
 _CLAIMS: Final = msgspec.json.Decoder(Claims)
 _LEGACY_CLAIMS: Final = msgspec.json.Decoder(LegacyClaims)
 _SECRETS: Final = BY_PLURAL["", "secrets"]
@@ -176,7 +166,8 @@ class ServiceAccountTokens:
         self.audiences = tuple(audiences) or (issuer,)
         self._store = store
         self._clock = clock
-        self._judged: dict[bytes, _Judged] = {}
+        self._claims = lru_cache(MAX_REMEMBERED)(self._verified)
+        """The claims of a token of ours; checking a signature takes longer than everything else together."""
 
     def openid_configuration(self, jwks_uri: str) -> Doc:
         return {
@@ -187,19 +178,8 @@ class ServiceAccountTokens:
             "id_token_signing_alg_values_supported": [self.key.algorithm],
         }
 
-    def authenticate(self, token: bytes, audiences: Sequence[str], digest: bytes = b"") -> tuple[User, tuple[str, ...]]:
-        """The token's user, and the audiences it is valid for. Raises InvalidToken. `digest` is its SHA-256."""
-        digest = digest or hashlib.sha256(token).digest()
-        known = self._judged.get(digest)
-        if known is not None and known.audiences == audiences:
-            with suppress(KeyDamaged):
-                if all(self._store.get(key) is record for key, record in known.records):
-                    service_account_tokens.check_time(known.claims, self._clock.now())
-                    return known.user, known.shared
-        return self._judge(token, audiences, digest)
-
-    def _judge(self, token: bytes, audiences: Sequence[str], digest: bytes) -> tuple[User, tuple[str, ...]]:
-        self._judged.pop(digest, None)
+    def authenticate(self, token: bytes, audiences: Sequence[str]) -> tuple[User, tuple[str, ...]]:
+        """The token's user, and the audiences it is valid for. Raises InvalidToken."""
         claims = self._claims(token)
         if isinstance(claims, LegacyClaims):
             said: tuple[str, ...] = self.audiences  # without the claim it is for this server
@@ -215,27 +195,14 @@ class ServiceAccountTokens:
             secret = _document(self._store, _SECRETS.key(claims.namespace, claims.secret))
             account = _document(self._store, ACCOUNTS.key(claims.namespace, claims.account))
             return service_account_tokens.legacy_user_of(claims, token, secret, account), shared
-        records: dict[str, StoreRecord] = {}
-        is_staying = True
 
         def find(resource: Resource, namespace: str, name: str) -> Doc | None:
-            nonlocal is_staying
-            record = _record(self._store, resource.key(namespace, name))
-            if record is None:
-                return None
-            records[record.key] = record
-            meta: Doc = decode(record.document)["metadata"]
-            is_staying = is_staying and "deletionTimestamp" not in meta
-            return meta
+            found = _document(self._store, resource.key(namespace, name))
+            return found["metadata"] if found is not None else None
 
-        user = service_account_tokens.user_of(claims, self._clock.now(), find)
-        if is_staying:  # a terminating object also ends the token, at its time
-            if len(self._judged) >= MAX_REMEMBERED:
-                del self._judged[next(iter(self._judged))]
-            self._judged[digest] = _Judged(claims, user, tuple(audiences), shared, tuple(records.items()))
-        return user, shared
+        return service_account_tokens.user_of(claims, self._clock.now(), find), shared
 
-    def _claims(self, token: bytes) -> Claims | LegacyClaims:
+    def _verified(self, token: bytes) -> Claims | LegacyClaims:
         payload = self.key.payload_of(token)
         try:
             claims = _CLAIMS.decode(payload)
@@ -244,15 +211,11 @@ class ServiceAccountTokens:
             raise InvalidToken("invalid bearer token") from exc
 
 
-def _record(store: Store, key: str) -> StoreRecord | None:
+def _document(store: Store, key: str) -> Doc | None:
     try:
-        return store.get(key)
+        record = store.get(key)
     except KeyDamaged:
         return None
-
-
-def _document(store: Store, key: str) -> Doc | None:
-    record = _record(store, key)
     return decode(record.document) if record is not None else None
 
 
