@@ -10,13 +10,12 @@ file leaves the old CAs in force. The ConfigMap kube-system/extension-apiserver-
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Final
 
@@ -40,12 +39,13 @@ class ClientCertificates:
     def __init__(self, ca_pem: bytes, now: Callable[[], datetime]) -> None:
         self._now = now
         self._followers: list[Callable[[], None]] = []
+        self._remembered = lru_cache(MAX_REMEMBERED)(self._judged)
         self.trust(ca_pem)
 
     def trust(self, ca_pem: bytes) -> None:
         """Trust exactly these CAs from now on. Raises ValueError if the PEM has no certificate."""
         self._authorities = [each for each in x509.load_pem_x509_certificates(ca_pem) if may_sign(each)]
-        self._known: dict[bytes, tuple[Validity, User | None]] = {}
+        self._remembered.cache_clear()
         self.ca_pem = ca_pem
         for follower in self._followers:
             follower()
@@ -55,19 +55,15 @@ class ClientCertificates:
 
     def authenticate(self, der: bytes) -> User | None:
         """The user that a certificate names; None without a name. Raises InvalidCertificate."""
-        digest = hashlib.sha256(der).digest()
-        known = self._known.pop(digest, None)
-        if known is None:
-            certificate = read(der)
-            validity = judged(certificate, self._authorities)
-            name, uid, groups, credential = subject_of(certificate)
-            known = validity, User(name, uid, groups, {CREDENTIAL_ID: (credential,)}) if name else None
-            if len(self._known) >= MAX_REMEMBERED:
-                del self._known[next(iter(self._known))]
-        self._known[digest] = known
-        validity, user = known
+        validity, user = self._remembered(der)
         validity.check(self._now())
         return user
+
+    def _judged(self, der: bytes) -> tuple[Validity, User | None]:
+        certificate = read(der)
+        validity = judged(certificate, self._authorities)
+        name, uid, groups, credential = subject_of(certificate)
+        return validity, User(name, uid, groups, {CREDENTIAL_ID: (credential,)}) if name else None
 
 
 _FORM: Final = "name a file with the certificates of the authorities that sign client certificates"

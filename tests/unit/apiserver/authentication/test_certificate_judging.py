@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID, ObjectIdentifier
 
-from tonnage.apiserver.authentication.client_certificates import MAX_REMEMBERED, ClientCertificates
+from tonnage.apiserver.authentication.client_certificates import ClientCertificates
 from tonnage.serving import server_tls
 from tonnage.serving.certificate_judging import InvalidCertificate, judged, subject_of
 from tonnage.serving.server_tls import ask_for_any
@@ -150,15 +150,6 @@ def test_a_certificate_ends_with_its_authority() -> None:
 def test_what_is_no_certificate_is_refused(der: bytes) -> None:
     with pytest.raises(InvalidCertificate):
         judge().authenticate(der)
-
-
-def test_so_many_are_remembered_and_no_more() -> None:
-    judging, jo = judge(), Party("jo", CA)
-    name_in(jo, judging)
-    known = next(iter(judging._known.values()))
-    judging._known.update({bytes([number & 255, number >> 8]): known for number in range(MAX_REMEMBERED)})
-    name_in(Party("kim", CA), judging)
-    assert len(judging._known) <= MAX_REMEMBERED + 1
 
 
 def test_where_openssl_cannot_be_told_tls_judges_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
