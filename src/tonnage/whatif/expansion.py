@@ -12,22 +12,22 @@ here, with its place. Names that a server would draw are drawn from a seed: the 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from itertools import count, islice
 from typing import Final, TypeVar
 
 from tonnage.behaviour.workloads import daemon_set_plan, pod_states, rollout
 from tonnage.behaviour.workloads.job_pods import job_of, job_pod
-from tonnage.behaviour.workloads.stateful_set_plan import POD_INDEX, POD_NAME, claims_for, pod_for
+from tonnage.behaviour.workloads.stateful_set_plan import claims_for, pod_for
 from tonnage.behaviour.workloads.templates import claim_for, pod_from_template, template_hash
 from tonnage.objects.apps_v1 import DaemonSet, Deployment, ReplicaSet, StatefulSet
 from tonnage.objects.batch_v1 import CronJob, Job
 from tonnage.objects.codec import resource_of
-from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod, ReplicationController, Volume
+from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod, ReplicationController
 from tonnage.objects.document import Doc
-from tonnage.objects.meta import Object, changed
+from tonnage.objects.meta import Object
 from tonnage.whatif.creation import Creation, QuotaExceeded, stable_uid
 from tonnage.whatif.manifest_errors import Origin
 from tonnage.whatif.sources import ClusterState
@@ -44,72 +44,6 @@ class Replica:
 
 def uid_of(kind: str, namespace: str, name: str) -> str:
     return stable_uid(f"expansion/{kind} {namespace}/{name}")
-
-
-@dataclass(slots=True)
-class ReplicaCopies:
-    """The replicas of one template: copies of the first where a copy is provably what a creation gives.
-
-    Replicas differ in what follows from their names. A copy is compared with a replica that was created in full, once
-    for every length of a name: what a server says of an object depends on its names by nothing else.
-    """
-
-    _first: Replica | None = None
-    _is_copied: bool = True
-    _lengths: set[int] = field(default_factory=set)
-
-    def of(self, name: str, create: Callable[[], Replica]) -> Replica:
-        """The replica whose pod has this name; `create` makes it in full."""
-        first = self._first
-        if first is not None and self._is_copied and len(name) in self._lengths:
-            return copied(first, name)
-        made = create()
-        if first is None:
-            self._first = made
-        elif self._is_copied:
-            self._is_copied = copied(first, name) == made
-            self._lengths.add(len(name))
-        return made
-
-
-def copied(replica: Replica, name: str, claim_names: Mapping[str, str] | None = None) -> Replica:
-    """The replica under another name. `claim_names`: new names of claims that do not contain the pod's."""
-    old, namespace = replica.pod, replica.pod.namespace
-    labels = old.metadata.labels
-    if labels.get(POD_NAME) == old.name:
-        labels = {**labels, POD_NAME: name}
-        if POD_INDEX in labels:
-            labels[POD_INDEX] = str(pod_states.ordinal_of(name))
-    names = {claim.name: _renamed(claim.name, old.name, name) for claim in replica.claims} | dict(claim_names or {})
-    volumes = tuple(_volume(volume, names) for volume in old.spec.volumes)
-    hostname = name if old.spec.hostname == old.name else old.spec.hostname
-    metadata = {"name": name, "uid": uid_of("Pod", namespace, name), "labels": labels}
-    pod = changed(old, metadata=metadata, spec={"hostname": hostname, "volumes": volumes})
-    claims = tuple(_claim(claim, names[claim.name], old, pod) for claim in replica.claims)
-    return Replica(pod, claims)
-
-
-def _renamed(claim: str, old: str, new: str) -> str:
-    """`data-db-0` is `data-db-1` for db-1; the claim of an ephemeral volume begins with the pod's name."""
-    if claim.endswith(f"-{old}"):
-        return f"{claim.removesuffix(old)}{new}"
-    return f"{new}{claim.removeprefix(old)}" if claim.startswith(f"{old}-") else claim
-
-
-def _volume(volume: Volume, names: dict[str, str]) -> Volume:
-    source = volume.persistent_volume_claim
-    if source is None or names.get(source.claim_name, source.claim_name) == source.claim_name:
-        return volume
-    return changed(volume, persistent_volume_claim={"claim_name": names[source.claim_name]})
-
-
-def _claim(claim: PersistentVolumeClaim, name: str, old: Pod, new: Pod) -> PersistentVolumeClaim:
-    uid = uid_of("PersistentVolumeClaim", claim.namespace, name)
-    owners = tuple(
-        changed(owner, name=new.name, uid=new.uid) if owner.uid == old.uid else owner
-        for owner in claim.metadata.owner_references
-    )
-    return changed(claim, metadata={"name": name, "uid": uid, "owner_references": owners})
 
 
 T = TypeVar("T", bound=Object)
@@ -181,7 +115,7 @@ class WorkloadExpander:
     def _owner(self, workload: Workload) -> tuple[Workload, tuple[Object, ...]]:
         """Whoever makes the pods themselves, and what has to be made for that."""
         if isinstance(workload, CronJob):
-            job = self._typed(Job, job_of(workload, self._state.clock.now()), workload)
+            job = self._typed(Job, job_of(workload, self._state.clock.now()), workload, self._warnings)
             return job, (job,)
         if not isinstance(workload, Deployment):
             return workload, ()
@@ -190,7 +124,7 @@ class WorkloadExpander:
         for each in self._state.by_kind.all(ReplicaSet):
             if each.key == name or _is_of(each, workload):
                 return each, ()
-        made = self._typed(ReplicaSet, doc, workload)
+        made = self._typed(ReplicaSet, doc, workload, self._warnings)
         return made, (made,)
 
     def _present(self, workload: Workload) -> tuple[Pod, ...]:
@@ -200,10 +134,11 @@ class WorkloadExpander:
     # -- pods ---------------------------------------------------------------------------------------------------------
 
     def _replicas(self, owner: Workload, present: tuple[Pod, ...]) -> Iterator[Replica]:
-        copies = ReplicaCopies()
+        warnings = self._warnings
         for name, make, make_claims in self._pods(owner, present):
             self._names.add(f"{owner.namespace}/{name}")
-            whole = copies.of(name, partial(self._created, owner, name, make, make_claims))
+            whole = self._created(owner, name, warnings, make, make_claims)
+            warnings = []  # what is wrong with one replica is wrong with all
             claims = tuple(claim for claim in whole.claims if claim.key not in self._claims)
             self._claims.update(claim.key for claim in claims)
             for each in (whole.pod, *claims):
@@ -247,7 +182,7 @@ class WorkloadExpander:
             return None
         name, make = self._daemon(owner, node.name)
         self._names.add(f"{owner.namespace}/{name}")
-        return self._created(owner, name, make)
+        return self._created(owner, name, self._warnings, make)
 
     def _daemon_nodes(self, owner: DaemonSet) -> list[str]:
         eligibility = daemon_set_plan.NodeEligibility.of(owner)
@@ -259,23 +194,25 @@ class WorkloadExpander:
             if f"{metadata['namespace']}/{name}" not in self._names:
                 return name
 
-    def _created(self, owner: Workload, name: str, make: MakePod, make_claims: MakeClaims = list) -> Replica:
+    def _created(
+        self, owner: Workload, name: str, warnings: list[str], make: MakePod, make_claims: MakeClaims = list
+    ) -> Replica:
         """A replica as a server would keep it, with all of its claims."""
         doc = make()
         doc["metadata"]["name"] = name
-        pod = self._typed(Pod, doc, owner)
+        pod = self._typed(Pod, doc, owner, warnings)
         ephemeral = [claim_for(pod, volume) for volume in pod.spec.volumes if volume.ephemeral is not None]
         docs = (*make_claims(), *ephemeral)
-        return Replica(pod, tuple(self._typed(PersistentVolumeClaim, each, owner) for each in docs))
+        return Replica(pod, tuple(self._typed(PersistentVolumeClaim, each, owner, warnings) for each in docs))
 
-    def _typed(self, cls: type[T], doc: Doc, owner: Workload) -> T:
+    def _typed(self, cls: type[T], doc: Doc, owner: Workload, warnings: list[str]) -> T:
         """A document as a server would keep it, with a uid that is the same at every run."""
         resource, metadata = resource_of(cls), doc["metadata"]
         place = f"{resource.kind} {metadata['namespace']}/{metadata['name']}"
         metadata["uid"] = uid_of(resource.kind, metadata["namespace"], metadata["name"])
         source = self._state.origins.get((type(owner).__name__, owner.key)) or Origin(self._state.source, 0)
         origin = Origin(source.file, source.document, source.item, f"{place} of {type(owner).__name__} {owner.key}")
-        return self._creation.made(cls, origin, doc, self._warnings)
+        return self._creation.made(cls, origin, doc, warnings)
 
 
 def _is_of(found: ReplicaSet, deployment: Deployment) -> bool:

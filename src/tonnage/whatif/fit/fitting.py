@@ -31,7 +31,7 @@ from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.printable import text
 from tonnage.whatif import explain, knobs, manifests
 from tonnage.whatif.creation import Creation, renewed
-from tonnage.whatif.expansion import Replica, WorkloadExpander, copied
+from tonnage.whatif.expansion import Replica, WorkloadExpander, uid_of
 from tonnage.whatif.fit.counting import MOST_PODS, Counted, NodesNeeded, count, nodes_needed
 from tonnage.whatif.fit.remedies import SHOWN, Remedies
 from tonnage.whatif.manifest_errors import Origin
@@ -107,20 +107,30 @@ def _expanded(state: ClusterState, creation: Creation, workload: Workload) -> Fi
 
 
 def _pods(pod: Pod, claims: Sequence[PersistentVolumeClaim], creation: Creation, file: str) -> Iterator[Replica]:
-    """Copies of a pod, each with copies of the claims that stand beside it, and those of its ephemeral volumes."""
+    """Pods like this one, each with claims like those that stand beside it, and those of its ephemeral volumes."""
     own = [claim for claim in claims if claim.key in pod.claim_keys()]
-    ephemeral = [claim_for(pod, volume) for volume in pod.spec.volumes if volume.ephemeral is not None]
-    places = (Origin(file, 0, object=f"PersistentVolumeClaim {doc['metadata']['name']}") for doc in ephemeral)
-    pairs = zip(places, ephemeral, strict=True)
-    made = (*map(_as_new, own), *(creation.made(PersistentVolumeClaim, *pair, warnings=[]) for pair in pairs))
-    waiting = meta.changed(_as_new(pod), spec={"node_name": ""})
     for number in itertools.count(1):
-        names = {claim.name: f"{claim.name}-{number}" for claim in own}
-        yield copied(Replica(waiting, made), f"{pod.name}-{number}", names)
+        named = {claim.name: _renamed(claim, f"{claim.name}-{number}") for claim in own}
+        volumes = []
+        for volume in pod.spec.volumes:
+            source = volume.persistent_volume_claim
+            if source is not None and source.claim_name in named:
+                claim_name = {"claim_name": named[source.claim_name].name}
+                volume = meta.changed(volume, persistent_volume_claim=claim_name)
+            volumes.append(volume)
+        made = meta.changed(_renamed(pod, f"{pod.name}-{number}"), spec={"node_name": "", "volumes": tuple(volumes)})
+        ephemeral = []
+        for doc in (claim_for(made, volume) for volume in volumes if volume.ephemeral is not None):
+            name = doc["metadata"]["name"]
+            doc["metadata"]["uid"] = uid_of("PersistentVolumeClaim", pod.namespace, name)
+            origin = Origin(file, 0, object=f"PersistentVolumeClaim {name}")
+            ephemeral.append(creation.made(PersistentVolumeClaim, origin, doc, warnings=[]))
+        yield Replica(made, (*named.values(), *ephemeral))
 
 
-def _as_new(found: T) -> T:
-    return renewed(found, {"creation_timestamp": None})
+def _renamed(found: T, name: str) -> T:
+    uid = uid_of(type(found).__name__, found.namespace, name)
+    return renewed(found, {"name": name, "uid": uid, "creation_timestamp": None})
 
 
 Phase = Callable[[str], AbstractContextManager[Step]]
