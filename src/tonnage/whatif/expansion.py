@@ -12,9 +12,8 @@ here, with its place. Names that a server would draw are drawn from a seed: the 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from itertools import count, islice
 from typing import Final, TypeVar
 
@@ -47,8 +46,6 @@ def uid_of(kind: str, namespace: str, name: str) -> str:
 
 
 T = TypeVar("T", bound=Object)
-MakePod = Callable[[], Doc]
-MakeClaims = Callable[[], list[Doc]]
 _SEED: Final = "expansion"
 MOST_EXPANDED: Final = 1_000
 """Pods of one workload that are explained one by one; nobody reads more, and each is told node by node."""
@@ -135,9 +132,8 @@ class WorkloadExpander:
 
     def _replicas(self, owner: Workload, present: tuple[Pod, ...]) -> Iterator[Replica]:
         warnings = self._warnings
-        for name, make, make_claims in self._pods(owner, present):
-            self._names.add(f"{owner.namespace}/{name}")
-            whole = self._created(owner, name, warnings, make, make_claims)
+        for doc, claim_docs in self._docs(owner, present):
+            whole = self._created(owner, doc, claim_docs, warnings)
             warnings = []  # what is wrong with one replica is wrong with all
             claims = tuple(claim for claim in whole.claims if claim.key not in self._claims)
             self._claims.update(claim.key for claim in claims)
@@ -145,44 +141,34 @@ class WorkloadExpander:
                 self._creation.charge(each)
             yield Replica(whole.pod, claims)
 
-    def _pods(self, owner: Workload, present: tuple[Pod, ...]) -> Iterator[tuple[str, MakePod, MakeClaims]]:
-        """Pods one after the other: the name of each, what makes it, and what makes the claims of its own templates."""
+    def _docs(self, owner: Workload, present: tuple[Pod, ...]) -> Iterator[tuple[Doc, list[Doc]]]:
+        """Pods one after the other, each with the claims of the owner's own templates."""
         if isinstance(owner, StatefulSet):
             taken = {pod_states.ordinal_of(pod.name) for pod in present}
             revision = f"{owner.name}-{template_hash(owner.spec.template)}"
             for ordinal in count(owner.spec.ordinals.start):
                 if ordinal not in taken:
-                    make = partial(pod_for, owner, owner.spec.template, ordinal, revision)
-                    yield f"{owner.name}-{ordinal}", make, partial(claims_for, owner, ordinal)
+                    yield pod_for(owner, owner.spec.template, ordinal, revision), claims_for(owner, ordinal)
         elif isinstance(owner, DaemonSet):
             served = {daemon_set_plan.target_node(pod) for pod in present}
             for node in self._daemon_nodes(owner):
                 if node not in served:
-                    yield *self._daemon(owner, node), list
+                    yield self._daemon(owner, node), []
         elif isinstance(owner, Job):
             for index in count(len(present)):
-                doc = job_pod(owner, index)
-                yield (
-                    doc["metadata"].get("name") or self._free_name(doc["metadata"]),
-                    partial(job_pod, owner, index),
-                    list,
-                )
+                yield job_pod(owner, index), []
         elif isinstance(owner, ReplicaSet | ReplicationController):
-            metadata = pod_from_template(owner.spec.template, owner)["metadata"]
             while True:
-                yield self._free_name(metadata), partial(pod_from_template, owner.spec.template, owner), list
+                yield pod_from_template(owner.spec.template, owner), []
 
-    def _daemon(self, owner: DaemonSet, node: str) -> tuple[str, Callable[[], Doc]]:
-        doc = daemon_set_plan.daemon_pod(owner, node, template_hash(owner.spec.template))
-        return self._free_name(doc["metadata"]), lambda: doc
+    def _daemon(self, owner: DaemonSet, node: str) -> Doc:
+        return daemon_set_plan.daemon_pod(owner, node, template_hash(owner.spec.template))
 
     def for_node(self, owner: DaemonSet, node: Node) -> Replica | None:
         """The pod of a DaemonSet for a node that joins; None when it is to have none."""
         if not daemon_set_plan.NodeEligibility.of(owner).should_run(node):
             return None
-        name, make = self._daemon(owner, node.name)
-        self._names.add(f"{owner.namespace}/{name}")
-        return self._created(owner, name, self._warnings, make)
+        return self._created(owner, self._daemon(owner, node.name), [], self._warnings)
 
     def _daemon_nodes(self, owner: DaemonSet) -> list[str]:
         eligibility = daemon_set_plan.NodeEligibility.of(owner)
@@ -194,15 +180,14 @@ class WorkloadExpander:
             if f"{metadata['namespace']}/{name}" not in self._names:
                 return name
 
-    def _created(
-        self, owner: Workload, name: str, warnings: list[str], make: MakePod, make_claims: MakeClaims = list
-    ) -> Replica:
+    def _created(self, owner: Workload, doc: Doc, claim_docs: list[Doc], warnings: list[str]) -> Replica:
         """A replica as a server would keep it, with all of its claims."""
-        doc = make()
-        doc["metadata"]["name"] = name
+        metadata = doc["metadata"]
+        metadata["name"] = metadata.get("name") or self._free_name(metadata)
+        self._names.add(f"{owner.namespace}/{metadata['name']}")
         pod = self._typed(Pod, doc, owner, warnings)
         ephemeral = [claim_for(pod, volume) for volume in pod.spec.volumes if volume.ephemeral is not None]
-        docs = (*make_claims(), *ephemeral)
+        docs = (*claim_docs, *ephemeral)
         return Replica(pod, tuple(self._typed(PersistentVolumeClaim, each, owner, warnings) for each in docs))
 
     def _typed(self, cls: type[T], doc: Doc, owner: Workload, warnings: list[str]) -> T:
