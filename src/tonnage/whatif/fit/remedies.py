@@ -40,6 +40,8 @@ SHOWN: Final = 8
 _A_BYTE_MORE: Final = 1
 """A driver may want strictly more free than it takes (`strict` in `tonnage.dev/size-rules`)."""
 _ON_NODE: Final = " on {node}"
+_STATES: Final = ("NodeUnschedulable", "TaintToleration", "NodeAffinity")
+"""Plugins that refuse a node that is out of use, tainted, or without a label."""
 _KNOB_OF: Final = {"NodeVolumeLimits": knobs.SLOTS, "VolumeBinding": knobs.POOL, "NodeResourcesFit": knobs.RESOURCE}
 """By the plugin that refused a node, the kind of change that may help by itself."""
 
@@ -60,14 +62,8 @@ class Remedies:
     def found(self) -> list[knobs.Remedy]:
         if self._refusal.held_back:
             return []
-        of_nodes = [remedy for answer in self._refusal.nodes for remedy in self._by_state(answer)]
-        for plugin, rank in _KNOB_OF.items():
-            for node in self._nearest(NODES_TRIED, lambda answer, plugin=plugin: answer.rejected_by == plugin):  # type: ignore[misc]
-                lacking = (knob for knob in self._knobs(node) if knob.rank == rank)
-                least = ((knob, self._least(knob)) for knob in lacking)  # one that lacks two things is not helped
-                of_nodes += [_remedy(knob, amount) for knob, amount in least if amount is not None]
-        free = [*self._by_unused_claims(), *self._by_workload()]
-        singles = knobs.merged([*free, *of_nodes], _words)
+        of_nodes, of_workload = self._tried(self._of_nodes()), self._tried(self._of_workload())
+        singles = knobs.merged([*self._by_unused_claims(), *of_workload, *of_nodes], _words)
         singles.sort(key=lambda each: (each.rank, each.amount, each.node, each.pattern))
         return [
             *singles,
@@ -109,6 +105,11 @@ class Remedies:
                 return False
             return not surely or len(self._claims) < 2 or _is_sure(engine.explain(pod))
 
+    def _tried(self, changes: Iterable[knobs.Knob]) -> list[knobs.Remedy]:
+        """Those that let the pod in by themselves; one that lacks two things is not helped."""
+        least = ((knob, self._least(knob)) for knob in changes)
+        return [_remedy(knob, amount) for knob, amount in least if amount is not None]
+
     def _least(self, knob: knobs.Knob) -> int | None:
         """The smallest amount that does, if there is one whatever the driver picks."""
         found = knobs.least(knob.most, lambda more: self.fits(knob.turned(more)))
@@ -118,21 +119,20 @@ class Remedies:
 
     # -- one change ---------------------------------------------------------------------------------------------------
 
-    def _by_state(self, answer: NodeAnswer) -> Iterator[knobs.Remedy]:
-        """A node that is out of use, tainted, or without a label."""
-        node = self._nodes.get(answer.name)
-        if node is None or answer.rejected_by not in ("NodeUnschedulable", "TaintToleration", "NodeAffinity"):
-            return
-        for knob in knobs.state_knobs(node, self._pod):
-            if self.fits(knob.turned(1)):
-                yield _remedy(knob, 1)
+    def _of_nodes(self) -> Iterator[knobs.Knob]:
+        """Of each node what the plugin looked at that refused it."""
+        for answer in self._refusal.nodes:
+            if answer.rejected_by in _STATES and answer.name in self._nodes:
+                yield from knobs.state_knobs(self._nodes[answer.name], self._pod)
+        for plugin, rank in _KNOB_OF.items():
+            for node in self._nearest(NODES_TRIED, lambda answer, plugin=plugin: answer.rejected_by == plugin):  # type: ignore[misc]
+                yield from (knob for knob in self._knobs(node) if knob.rank == rank)
 
-    def _by_workload(self) -> Iterator[knobs.Remedy]:
+    def _of_workload(self) -> Iterator[knobs.Knob]:
         """Another class for its claims, or a smaller request, of at least half of what it was."""
         own = [claim for claim in self._claims if not claim.spec.volume_name]
-        for knob in (*knobs.class_knobs(own, self._replay.all(StorageClass)), *knobs.request_knobs(self._pod, own)):
-            if (amount := self._least(knob)) is not None:
-                yield _remedy(knob, amount)
+        yield from knobs.class_knobs(own, self._replay.all(StorageClass))
+        yield from knobs.request_knobs(self._pod, own)
 
     def _by_unused_claims(self) -> Iterator[knobs.Remedy]:
         """It fits wherever a volume's room comes back to. Its own claim is made again, without a volume."""
