@@ -25,7 +25,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from rich.text import Text
 
@@ -48,18 +47,9 @@ _MOST_BAD_ORDERS = 3
 _WHOLE_HEADS = ("KIND", "POOLS", "POLICY", "NEEDS", "VERDICT", "SLOTS")
 
 
-@dataclass(slots=True)
-class _Group:
-    """Nodes with equal claim lines; for each claim the objects or volumes behind it."""
-
-    cells: tuple[tuple[str, ...], ...]
-    nodes: list[str]
-    sources: list[dict[str, None]]
-
-
 def print_volumes(accounts: Iterable[tuple[str, NodeAccount]], page: Page, *, max_rows: int) -> None:
     known = list(accounts)
-    groups = list(_grouped(known))
+    groups = list(grouped((tuple(map(_cells, each.claims)), (name, each)) for name, each in known).values())
     lines: list[tuple[str, ...]] = []
     shown = 0
     for group in groups:
@@ -74,7 +64,7 @@ def print_volumes(accounts: Iterable[tuple[str, NodeAccount]], page: Page, *, ma
     kinds = "".join("n" if head in _WHOLE_HEADS else "w" for head in heads[:-1]) + "r"
     rows: list[Row] = [(*(line[i] for i in telling), text(line[-1], style="dim")) for line in lines]
     page.table(FittedTable(heads, kinds, rows))
-    page.more(sum(len(group.nodes) for group in groups[shown:]), "more nodes that differ from these")
+    page.more(sum(map(len, groups[shown:])), "more nodes that differ from these")
     _print_bad_orders(known, page)
 
 
@@ -117,17 +107,6 @@ def _orders_told(supply: Supply) -> Iterator[str]:
         yield f"{certainty}asked in the wrong order, {badly}"
 
 
-def _grouped(accounts: Iterable[tuple[str, NodeAccount]]) -> Iterable[_Group]:
-    found: dict[tuple[tuple[str, ...], ...], _Group] = {}
-    for name, account in accounts:
-        cells = tuple(_cells(claim) for claim in account.claims)
-        group = found.setdefault(cells, _Group(cells, [], [{} for _ in cells]))
-        group.nodes.append(name)
-        for sources, each in zip(group.sources, account.claims, strict=True):
-            sources[_source(each)] = None
-    return found.values()
-
-
 def _cells(each: ClaimAccount) -> tuple[str, ...]:
     """The cells of a claim's line except the capacity object, which differs from node to node."""
     supply = each.supply
@@ -140,18 +119,20 @@ def _cells(each: ClaimAccount) -> tuple[str, ...]:
     return (each.kind, supply.group, pools, policy, _takes(each), supply.grade, _held(each), slots, each.claim)
 
 
-def _lines(group: _Group) -> Iterable[tuple[str, ...]]:
-    """A line for each claim; equal claims share a line."""
+def _lines(nodes: Sequence[tuple[str, NodeAccount]]) -> Iterator[tuple[str, ...]]:
+    """A line for each claim of nodes whose lines are equal but for their sources; equal claims share a line."""
     alike: dict[tuple[str, ...], list[str]] = {}
-    for cells, sources in zip(group.cells, group.sources, strict=True):
-        what = "volumes" if cells[0] in (BOUND, STATIC) else "objects"
-        source = next(iter(sources)) if len(sources) == 1 else f"{len(sources):,} {what}"
-        alike.setdefault((cells[0], source, *cells[1:-1]), []).append(cells[-1])
-    nodes = named(group.nodes)
-    for said, claims in alike.items():
-        more = f" and {len(claims) - 1} more" if len(claims) > 1 else ""
-        yield (f"{claims[0]}{more}", *said, nodes)
-        nodes = ""
+    for claims in zip(*(account.claims for _, account in nodes), strict=True):
+        kind, *cells, claim = _cells(claims[0])
+        sources = list(dict.fromkeys(map(_source, claims)))
+        what = "volumes" if kind in (BOUND, STATIC) else "objects"
+        source = sources[0] if len(sources) == 1 else f"{len(sources):,} {what}"
+        alike.setdefault((kind, source, *cells), []).append(claim)
+    names = named([name for name, _ in nodes])
+    for said, keys in alike.items():
+        more = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
+        yield (f"{keys[0]}{more}", *said, names)
+        names = ""
 
 
 def _source(each: ClaimAccount) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from enum import IntEnum
 from typing import Any, Final
 
 from tonnage.objects.core_v1 import BIND_COMPLETED, SELECTED_NODE, Node, PersistentVolume, PersistentVolumeClaim, Pod
@@ -20,23 +21,9 @@ from tonnage.scheduling.cluster.pod_info import CPU, MEMORY
 from tonnage.whatif import creation, page
 from tonnage.whatif.node_copies import room_given_back, with_more_room, with_more_slots
 
-CLAIM, UNCORDON, TAINT, LABEL, GATE, DELETE, CLASS, REQUEST, SLOTS, POOL, RESOURCE, PAIR, NODE = range(13)
-_KINDS: Final = [
-    "claim",
-    "uncordon",
-    "taint",
-    "label",
-    "gate",
-    "delete",
-    "class",
-    "request",
-    "slots",
-    "pool",
-    "resource",
-    "pair",
-    "node",
-]
-"""Ranks: what costs nothing comes first, a change of a size after that, another node last."""
+Rank = IntEnum("Rank", "CLAIM UNCORDON TAINT LABEL GATE DELETE CLASS REQUEST SLOTS POOL RESOURCE PAIR NODE", start=0)
+"""Kinds of changes: what costs nothing comes first, a change of a size after that, another node last."""
+CLAIM, UNCORDON, TAINT, LABEL, GATE, DELETE, CLASS, REQUEST, SLOTS, POOL, RESOURCE, PAIR, NODE = Rank
 _MOST_SLOTS: Final = 256
 _MOST_CLASSES: Final = 8
 _PHYSICAL: Final = re.compile(r"(.*\.)?(kubernetes\.io|k8s\.io)/|topology\.")
@@ -92,7 +79,7 @@ class Remedy:
 
     @property
     def kind(self) -> str:
-        return _KINDS[self.rank]
+        return Rank(self.rank).name.lower()
 
     @property
     def node(self) -> str:
