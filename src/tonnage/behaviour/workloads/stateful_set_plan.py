@@ -42,6 +42,11 @@ def ordinals(owner: StatefulSet) -> range:
     return range(start, min(start + owner.spec.replicas, 2**31))
 
 
+def is_ordered(owner: StatefulSet) -> bool:
+    """True if its pods are created and deleted one by one."""
+    return owner.spec.pod_management_policy != "Parallel"
+
+
 def pod_name(owner: StatefulSet, ordinal: int) -> str:
     return f"{owner.name}-{ordinal}"
 
@@ -194,34 +199,42 @@ def plan(owner: StatefulSet, pods: Iterable[Pod], observed: ObservedState) -> li
     """The steps to take now, in order; a failed step ends the round. None for a terminating set."""
     if owner.metadata.is_terminating:
         return []
-    wanted = ordinals(owner)
     by_ordinal = {ordinal_of(pod.name): pod for pod in pods}
+    steps, is_settled = scale(owner, by_ordinal, observed, ordinals(owner))
+    return _update(owner, by_ordinal, observed, steps) if is_settled else steps
+
+
+def scale(
+    owner: StatefulSet, by_ordinal: Mapping[int, Pod], observed: ObservedState, wanted: Sequence[int]
+) -> tuple[list[Step], bool]:
+    """The steps to a pod for every wanted ordinal, and none beyond; False if pods in the way end the plan.
+
+    Ordinals whose pods are available may be left out: they need nothing, and nothing waits for them.
+    """
     condemned = [by_ordinal[n] for n in sorted(by_ordinal, reverse=True) if n >= 0 and n not in wanted]
-    is_ordered = owner.spec.pod_management_policy != "Parallel"
     steps: list[Step] = []
     # One new pod if ordered, else as many as one round creates with their claims.
-    count = 1 if is_ordered else max(1, MOST_AT_ONCE // (1 + len(owner.spec.volume_claim_templates)))
+    count = 1 if is_ordered(owner) else max(1, MOST_AT_ONCE // (1 + len(owner.spec.volume_claim_templates)))
     empty = islice((n for n in wanted if n not in by_ordinal), count)
     for ordinal in sorted([*(n for n in by_ordinal if n in wanted), *empty]):
         is_done = _process_replica(owner, ordinal, by_ordinal.get(ordinal), observed, steps)
-        if not is_done and is_ordered:
-            return steps
+        if not is_done and is_ordered(owner):
+            return steps, False
     steps += [PodStep("update", pod) for pod in condemned if observed.has_mismatched_claims(owner, pod)]
     # With OrderedReady every wanted pod is available here, so the first unavailable one is condemned.
     unwell = (pod for pod in reversed(condemned) if _is_unavailable(owner, pod, observed.now))
     first_unwell = next(unwell, None)
     for pod in condemned:
         if pod.metadata.is_terminating:
-            if is_ordered:
-                return steps
+            if is_ordered(owner):
+                return steps, False
             continue
-        is_well = _is_running_and_ready(pod) and is_available(pod, owner.spec.min_ready_seconds, observed.now)
-        if is_ordered and not is_well and pod is not first_unwell:
-            return steps
+        if holds_up(owner, pod, observed.now) and pod is not first_unwell:
+            return steps, False
         steps.append(PodStep("delete", pod))
-        if is_ordered:
-            return steps
-    return _update(owner, by_ordinal, observed, steps)
+        if is_ordered(owner):
+            return steps, False
+    return steps, True
 
 
 def _process_replica(
@@ -240,12 +253,16 @@ def _process_replica(
         return False
     if pod.status.phase == "Pending":
         steps.append(PodStep("create claims", pod))
-    is_ordered = owner.spec.pod_management_policy != "Parallel"
-    if is_ordered and (_is_unavailable(owner, pod, observed.now) or not _is_running_and_ready(pod)):
+    if holds_up(owner, pod, observed.now):
         return False
     if not has_identity(pod) or observed.has_mismatched_claims(owner, pod):
         steps.append(PodStep("update", pod))
     return True
+
+
+def holds_up(owner: StatefulSet, pod: Pod, now: datetime) -> bool:
+    """True if the pods of higher ordinals wait for this one."""
+    return is_ordered(owner) and (_is_unavailable(owner, pod, now) or not _is_running_and_ready(pod))
 
 
 def revision_for(owner: StatefulSet, ordinal: int, observed: ObservedState) -> str:

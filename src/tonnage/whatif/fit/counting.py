@@ -130,7 +130,7 @@ def count(
                 if counted.refused is not None and not counted.refused.spec.node_name:
                     counted.refusal = cluster.explain(counted.refused)
                 break
-            played = cluster.place(replica, comes_alone=is_ordered)
+            played = cluster.place(replica)
             if played.node:
                 counted.by_node[played.node] += 1
                 if played.victims:

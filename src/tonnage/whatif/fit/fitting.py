@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from tonnage.behaviour.workloads import stateful_set_plan
 from tonnage.behaviour.workloads.templates import claim_for
 from tonnage.errors import TonnageError
 from tonnage.objects import apps_v1, meta
@@ -101,7 +102,7 @@ def _expanded(state: ClusterState, creation: Creation, workload: Workload) -> Fi
     expander = WorkloadExpander(state, creation, [])
     made, replicas = expander.more(workload)
     name, wanted = f"{type(workload).__name__} {workload.key}", expander.missing(workload)
-    is_ordered = isinstance(workload, apps_v1.StatefulSet) and workload.spec.pod_management_policy != "Parallel"
+    is_ordered = isinstance(workload, apps_v1.StatefulSet) and stateful_set_plan.is_ordered(workload)
     present, is_daemon = max(0, expander.wanted(workload) - wanted), isinstance(workload, apps_v1.DaemonSet)
     return FitQuestion(name, made, replicas, wanted, present, is_ordered, is_daemon)
 

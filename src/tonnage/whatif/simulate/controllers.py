@@ -1,57 +1,73 @@
 """Controllers: which pod replaces a deleted one, in which order a StatefulSet's pods start, and the PV binder.
 
 A StatefulSet's pod is recreated under its name, others under a new one, from the same template and with the claims that
-remain. A pod without a controller is not recreated. A StatefulSet with OrderedReady creates a pod when all
-pods before it run. A pod that its node rejected is recreated at growing intervals (`RejectedPods`). A waiting pod gets
-the claims of its ephemeral volumes, and they are deleted with it.
+remain. A pod without a controller is not recreated. A StatefulSet creates its pods when its plan says so
+(`behaviour/workloads/stateful_set_plan.py`). A pod that its node rejected is recreated at growing intervals
+(`RejectedPods`). A waiting pod gets the claims of its ephemeral volumes, and they are deleted with it.
 """
 
 from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Final
 
 from tonnage.behaviour.volumes.binding_plan import BOUND, Bind, ClaimInputs, claim_step
-from tonnage.behaviour.workloads.pod_states import RejectedPods, generated_name, ordinal_of
+from tonnage.behaviour.workloads.pod_states import RejectedPods, generated_name, next_check_s, ordinal_of
+from tonnage.behaviour.workloads.stateful_set_plan import Create, ObservedState, holds_up, is_member, is_ordered, scale
 from tonnage.behaviour.workloads.templates import claim_for
 from tonnage.documents.kinds.storage.storage_class import default_class_for
 from tonnage.objects import apps_v1, codec, requirements, volume_matching
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod, PodStatus
-from tonnage.objects.meta import Key
+from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.whatif.creation import renewed
 from tonnage.whatif.simulate.disks import bound_claim, reference_to
 from tonnage.whatif.simulate.world_state import WorldState
 
 MIRROR: Final = "kubernetes.io/config.mirror"
-
-Make = Callable[[], Pod | None]
-"""Creates the next pod of a workload, with its claims; None when there is none to create."""
+_ONE_AT_A_TIME: Final = ("StatefulSet", "DaemonSet")
+"""Owners that create another pod when the one before is gone; others when it is terminating."""
 
 
 def is_daemon(pod: Pod) -> bool:
     """True for a DaemonSet's pod: it belongs to its node, and no drain moves it."""
-    return pod.metadata.controller is not None and pod.metadata.controller.kind == "DaemonSet"
+    return _kind_of_owner(pod) == "DaemonSet"
 
 
 def is_mirror(pod: Pod) -> bool:
     """True for a static pod: its kubelet runs it from a file, and the API server cannot evict its mirror."""
-    controller = pod.metadata.controller
-    return MIRROR in pod.metadata.annotations or (controller is not None and controller.kind == "Node")
+    return MIRROR in pod.metadata.annotations or _kind_of_owner(pod) == "Node"
+
+
+@dataclass(eq=False, slots=True)
+class Seat:
+    """One pod that a workload asks for, whichever pod has the seat now."""
+
+    make: Callable[[], Pod | None] = lambda: None
+    """Creates its first pod, with the claims; None when there is none to create."""
+    span_s: float | None = None
+    """How long its pods run; None for ever."""
+    workload: tuple[str, Key] | None = None
+    """The workload that asked for it during the run."""
+    pod: Pod | None = None
+    """The pod that has it or had it last; None before the first."""
 
 
 @dataclass(slots=True)
-class _PodsToCome:
-    """The pods that an OrderedReady StatefulSet creates when those before them run."""
+class _Members:
+    """What a StatefulSet's plan has to look at: ordinals whose pods are up need nothing."""
 
-    deleted: dict[int, Pod] = field(default_factory=dict)
-    """By ordinal."""
-    new: deque[Make] = field(default_factory=deque)
-    last: Key = ""
-    """The pod that was created last: the next new one waits until it runs or is gone."""
+    new_ordinals: Iterator[int]
+    next_ordinal: int
+    to_come: deque[Seat] = field(default_factory=deque)
+    empty: dict[int, Seat] = field(default_factory=dict)
+    """Seats whose pod is gone, by ordinal."""
+    in_the_way: set[int] = field(default_factory=set)
+    """Ordinals whose pods may hold up those after them."""
 
 
 @dataclass(slots=True)
@@ -60,18 +76,21 @@ class Controllers:
     _rng: random.Random
     _rejected: RejectedPods
     _lives: int = 0
-    _to_come: dict[Key, _PodsToCome] = field(default_factory=dict)
+    _seats: dict[str, Seat] = field(default_factory=dict)
+    """By pod uid."""
+    _members: dict[Key, _Members] = field(default_factory=dict)
     """By the StatefulSet's key."""
 
     @property
     def not_made(self) -> int:
         """Number of requested pods that wait for earlier ones."""
-        return sum(len(come.deleted) + len(come.new) for come in self._to_come.values())
+        return sum(len(members.empty) + len(members.to_come) for members in self._members.values())
 
     # -- ephemeral volumes --------------------------------------------------------------------------------------------
 
     def pod_came(self, pod: Pod) -> None:
         """Create the missing claims of a waiting pod's ephemeral volumes."""
+        self._gets_in_the_way(pod)
         if pod.spec.node_name or pod.is_terminal or pod.metadata.is_terminating:
             return
         for volume in pod.spec.volumes:
@@ -82,7 +101,31 @@ class Controllers:
                 doc["spec"] |= {"storageClassName": chosen} if chosen is not None else {}
                 self._world.put(codec.convert(PersistentVolumeClaim, doc))
 
-    # -- deleted pods -------------------------------------------------------------------------------------------------
+    # -- pods that come and go ----------------------------------------------------------------------------------------
+
+    def arrive(self, workload: Object, seat: Seat) -> None:
+        """A workload asks for one more pod: create it, now or when its turn comes."""
+        if isinstance(workload, apps_v1.StatefulSet):
+            self._members_of(workload).to_come.append(seat)
+            self._sync(workload)
+        else:
+            self._fill(seat)
+
+    def runs(self, pod: Pod) -> None:
+        seat = self._seats.get(pod.uid)
+        if seat is not None and seat.span_s is not None:
+            self._world.agenda.after(seat.span_s, lambda: self._done(pod))
+        self._go_on(pod)
+
+    def _done(self, pod: Pod) -> None:
+        """A pod's lifetime is over; its claims are deleted with it."""
+        found, seat = self._world.now(pod), self._seats.get(pod.uid)
+        if found is not None and seat is not None and not found.metadata.is_terminating:
+            if seat.workload is not None:
+                self._world.sizes[seat.workload] -= 1
+            self.end(found, "done")
+            for key in found.claim_keys():
+                self._world.remove(PersistentVolumeClaim, key)
 
     def replace(self, pod: Pod, why: str) -> None:
         """Delete a pod with its ephemeral claims; its controller, if any, creates a replacement."""
@@ -91,12 +134,28 @@ class Controllers:
             return
         self._delete(found, why)
         if not is_daemon(found) or self._world.get(Node, found.spec.node_name) is not None:
-            self.another(found)
+            self._another(found)
 
     def end(self, pod: Pod, why: str) -> None:
         """Delete a pod with its ephemeral claims, without a replacement."""
+        self._seats.pop(pod.uid, None)
         self._delete(pod, why)
-        self.go_on(pod)
+        self._go_on(pod)
+
+    def leaves(self, pod: Pod) -> None:
+        """A pod is terminating, and nothing can end it: most controllers create another now. A StatefulSet must not
+        have two pods of one identity."""
+        if _kind_of_owner(pod) in _ONE_AT_A_TIME:
+            self._gets_in_the_way(pod)
+        elif pod.metadata.controller is not None:
+            self._another(pod)
+
+    def left(self, pod: Pod, why: str) -> None:
+        """A terminating pod disappears: those controllers create another now."""
+        if _kind_of_owner(pod) in _ONE_AT_A_TIME:
+            self.replace(pod, why)
+        else:
+            self.end(pod, why)
 
     def _delete(self, pod: Pod, why: str) -> None:
         self._world.evict(pod, why)
@@ -104,32 +163,27 @@ class Controllers:
             if volume.ephemeral is not None:
                 self._world.remove(PersistentVolumeClaim, f"{pod.namespace}/{volume.claim_name(pod.name)}")
 
-    def another(self, pod: Pod) -> None:
+    def _another(self, pod: Pod) -> None:
         """Create a replacement, now or when its turn comes; the pod itself may still be terminating."""
-        owner = self._one_by_one(pod)
+        seat = self._seats.pop(pod.uid, None) or Seat()
+        seat.pod = pod
+        owner = self.stateful_set(pod)
         if owner is None:
-            self._make_successor(pod)
-            return
-        self._to_come.setdefault(owner.key, _PodsToCome()).deleted[ordinal_of(pod.name)] = pod
-        self._go_on(owner)
+            self._fill(seat)
+        else:
+            self._members_of(owner).empty[ordinal_of(pod.name)] = seat
+            self._sync(owner)
 
-    def comes_alone(self, pod: Pod) -> bool:
-        """True if the next pod of its workload is created when this one runs."""
-        return self._one_by_one(pod) is not None
+    def _fill(self, seat: Seat) -> None:
+        seat.pod = seat.make() if seat.pod is None else self._make_successor(seat.pod)
+        if seat.pod is not None:
+            self._seats[seat.pod.uid] = seat
 
-    def _one_by_one(self, pod: Pod) -> apps_v1.StatefulSet | None:
-        """The pod's StatefulSet, if it is OrderedReady."""
-        controller = pod.metadata.controller
-        if controller is None or controller.kind != "StatefulSet":
-            return None
-        owner = self._world.get(apps_v1.StatefulSet, f"{pod.namespace}/{controller.name}")
-        return owner if owner is not None and owner.spec.pod_management_policy != "Parallel" else None
-
-    def _make_successor(self, pod: Pod) -> None:
+    def _make_successor(self, pod: Pod) -> Pod | None:
         self._lives += 1
         controller = pod.metadata.controller
         if controller is None:
-            return
+            return None
         name, hostname = pod.name, pod.name
         if controller.kind != "StatefulSet":
             name, hostname = self._free_name(pod), pod.spec.hostname
@@ -137,7 +191,7 @@ class Controllers:
         metadata = {"name": name, "uid": uid, "creation_timestamp": None, "deletion_timestamp": None}
         made = renewed(pod, metadata, spec={"node_name": "", "hostname": hostname}, status=PodStatus())
         self._world.watcher.replaced(pod, made)
-        self._world.put(made)
+        return self._world.put(made)
 
     def _free_name(self, pod: Pod) -> str:
         prefix = pod.metadata.generate_name or f"{pod.name.rpartition('-')[0] or pod.name}-"
@@ -158,49 +212,71 @@ class Controllers:
 
     # -- StatefulSets -------------------------------------------------------------------------------------------------
 
-    def make(self, owner: apps_v1.StatefulSet, make: Make) -> None:
-        """Create the next pod of a StatefulSet when its turn comes."""
-        if owner.spec.pod_management_policy == "Parallel":
-            make()
-            return
-        self._to_come.setdefault(owner.key, _PodsToCome()).new.append(make)
-        self._go_on(owner)
+    def stateful_set(self, pod: Pod) -> apps_v1.StatefulSet | None:
+        if _kind_of_owner(pod) != "StatefulSet" or pod.metadata.controller is None:
+            return None
+        return self._world.get(apps_v1.StatefulSet, f"{pod.namespace}/{pod.metadata.controller.name}")
 
-    def go_on(self, pod: Pod) -> None:
-        """A pod runs or is gone for good: create what its StatefulSet held back for it."""
-        if (owner := self._one_by_one(pod)) is not None:
-            self._go_on(owner)
+    def _members_of(self, owner: apps_v1.StatefulSet) -> _Members:
+        found = self._members.get(owner.key)
+        if found is None:
+            named = (pod for pod in self._world.pods() if pod.namespace == owner.namespace and is_member(owner, pod))
+            pods = {ordinal_of(pod.name): pod for pod in named if not pod.is_terminal}
+            new_ordinals = (ordinal for ordinal in count(owner.spec.ordinals.start) if ordinal not in pods)
+            found = self._members[owner.key] = _Members(new_ordinals, next(new_ordinals))
+            # A file may leave out that a running pod is ready.
+            said = (n for n, pod in pods.items() if pod.status.phase != "Running" or pod.condition("Ready"))
+            found.in_the_way.update(said)
+        return found
 
-    def _go_on(self, owner: apps_v1.StatefulSet) -> None:
-        coming = self._to_come.get(owner.key)
-        if coming is None:
-            return
-        for ordinal in sorted(coming.deleted):
-            if self.waits_for(coming.deleted[ordinal]):
+    def _gets_in_the_way(self, pod: Pod) -> None:
+        owner = self.stateful_set(pod)
+        if owner is not None and is_ordered(owner) and owner.key in self._members:
+            self._members[owner.key].in_the_way.add(ordinal_of(pod.name))
+
+    def _go_on(self, pod: Pod) -> None:
+        """A pod runs or is gone for good: its StatefulSet takes the next steps."""
+        owner = self.stateful_set(pod)
+        if owner is not None and owner.key in self._members:
+            self._sync(owner)
+
+    def _sync(self, owner: apps_v1.StatefulSet) -> None:
+        """Create the pods that the set's plan creates now."""
+        members = self._members_of(owner)
+        while members.empty or members.to_come:
+            pods, now = self._in_the_way(owner), self._world.clock.now()
+            wanted = sorted({*pods, *members.empty, *((members.next_ordinal,) if members.to_come else ())})
+            steps, _ = scale(owner, pods, ObservedState("", "", now), wanted)
+            ordinals = [step.ordinal for step in steps if isinstance(step, Create)]
+            for ordinal in ordinals:
+                if (seat := members.empty.pop(ordinal, None)) is None:
+                    seat, members.next_ordinal = members.to_come.popleft(), next(members.new_ordinals)
+                self._fill(seat)
+            if not ordinals:
+                left_s = next_check_s(pods.values(), owner.spec.min_ready_seconds, now)
+                if left_s is not None:
+                    self._world.agenda.after(left_s, lambda: self._sync(owner))
                 return
-            coming.last = f"{owner.key}-{ordinal}"
-            self._make_successor(coming.deleted.pop(ordinal))
-        while coming.new and ((last := self._world.get(Pod, coming.last)) is None or _is_up(last)):
-            made = coming.new.popleft()()
-            coming.last = made.key if made is not None else ""
+
+    def _in_the_way(self, owner: apps_v1.StatefulSet) -> dict[int, Pod]:
+        """The pods of a set that hold up those after them, by ordinal."""
+        members, now = self._members_of(owner), self._world.clock.now()
+        known = ((ordinal, self._world.get(Pod, f"{owner.key}-{ordinal}")) for ordinal in members.in_the_way)
+        pods = {ordinal: pod for ordinal, pod in known if pod is not None and holds_up(owner, pod, now)}
+        members.in_the_way = set(pods)
+        return pods
 
     def waits_for(self, pod: Pod) -> Key:
-        """The StatefulSet's pod that must run before this one is recreated; empty if none."""
-        owner = self._one_by_one(pod)
+        """The StatefulSet's pod that must run before this one is created; empty if none."""
+        owner = self.stateful_set(pod)
         if owner is None:
             return ""
-        deleted, first = self._to_come.get(owner.key, _PodsToCome()).deleted, owner.spec.ordinals.start
-        for ordinal in range(first, min(ordinal_of(pod.name), first + owner.spec.replicas)):
-            key = f"{owner.key}-{ordinal}"
-            before = self._world.get(Pod, key)
-            if ordinal in deleted or (before is not None and not _is_up(before)):
-                return key
-        return ""
+        first = min((*self._in_the_way(owner), *self._members_of(owner).empty), default=ordinal_of(pod.name))
+        return f"{owner.key}-{first}" if first < ordinal_of(pod.name) else ""
 
 
-def _is_up(pod: Pod) -> bool:
-    ready = pod.condition("Ready")
-    return pod.status.phase == "Running" and not pod.metadata.is_terminating and (ready is None or ready.is_true)
+def _kind_of_owner(pod: Pod) -> str:
+    return pod.metadata.controller.kind if pod.metadata.controller is not None else ""
 
 
 _PENDING: Final = ("", "Pending")

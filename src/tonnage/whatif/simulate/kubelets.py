@@ -275,7 +275,7 @@ class Kubelets:
         status = {"phase": "Running", "conditions": conditions, "start_time": at}
         running = self._world.put(renewed(now, status=status))
         self._world.watcher.running(running, self._world.born_s.get(pod.uid, 0.0))
-        self._controllers.go_on(running)
+        self._controllers.runs(running)
 
     # -- volumes ------------------------------------------------------------------------------------------------------
 

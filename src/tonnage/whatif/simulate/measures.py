@@ -5,7 +5,7 @@ Everything comes from `Watcher` calls and from samples: the same seed gives the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -44,8 +44,6 @@ class Measures(Watcher):
     """How many pods were requested."""
     is_partial: bool = False
     """The run was stopped early."""
-    on_running: Callable[[Pod], None] = lambda pod: None
-    on_replaced: Callable[[Pod, Pod], None] = lambda old, new: None
     world: World = field(init=False)
     _running: int = 0
     _finished: int = 0
@@ -73,10 +71,6 @@ class Measures(Watcher):
     def running(self, pod: Pod, since_s: float) -> None:
         self.running_after_s.append(self.world.agenda.now_s - since_s)
         self._running += 1
-        self.on_running(pod)
-
-    def replaced(self, old: Pod, new: Pod) -> None:
-        self.on_replaced(old, new)
 
     def gone(self, pod: Pod, why: str) -> None:
         self._running -= pod.status.phase == "Running"

@@ -77,7 +77,7 @@ class NodeEvents:
 
     def _terminated(self, pod: Pod) -> None:
         if not self._is_lost(pod.spec.node_name):
-            self._finish_pod(pod, "terminated")
+            self._controllers.left(pod, "terminated")
 
     def _is_lost(self, name: str) -> bool:
         node = self._world.get(Node, name)
@@ -159,34 +159,16 @@ class NodeEvents:
             self._world.agenda.after(_EVICT_AGAIN_S, lambda: self._evict_all(name), is_alarm=True)
 
     def _leave(self, pod: Pod, name: str) -> None:
-        """A pod's toleration of an unreachable node is over. Nothing there can end it: it stays terminating.
-
-        Its controller creates another pod, except for a StatefulSet, which must not have two pods of one identity.
-        """
+        """A pod's toleration of an unreachable node is over. Nothing there can end it: it stays terminating."""
         now = self._world.now(pod)
-        if (
-            now is None
-            or now.metadata.is_terminating
-            or not (self._is_lost(name) or self._world.get(Node, name) is None)
-        ):
-            return
-        self._world.put(renewed(now, {"deletion_timestamp": self._world.clock.now()}))
-        controller = now.metadata.controller
-        if controller is not None and controller.kind not in ("StatefulSet", "DaemonSet"):
-            self._controllers.another(now)
+        is_lost = self._is_lost(name) or self._world.get(Node, name) is None
+        if now is not None and not now.metadata.is_terminating and is_lost:
+            self._controllers.leaves(self._world.put(renewed(now, {"deletion_timestamp": self._world.clock.now()})))
 
     def _finish(self, name: str, why: str) -> None:
         for pod in self._world.pods_on(name):
             if pod.metadata.is_terminating:
-                self._finish_pod(pod, why)
-
-    def _finish_pod(self, pod: Pod, why: str) -> None:
-        """A terminating pod disappears. Pods of StatefulSets and DaemonSets are recreated; others already have been."""
-        controller = pod.metadata.controller
-        if controller is not None and controller.kind in ("StatefulSet", "DaemonSet"):
-            self._controllers.replace(pod, why)
-        else:
-            self._controllers.end(pod, why)
+                self._controllers.left(pod, why)
 
     def volumes_on(self, name: str) -> list[PersistentVolume]:
         """The volumes that only this node can use, or that are on its disk."""

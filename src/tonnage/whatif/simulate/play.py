@@ -10,19 +10,19 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
-from itertools import islice
 from typing import Final
 
 from tonnage.documents.creation import NameGenerator
 from tonnage.errors import TonnageError
 from tonnage.objects.apps_v1 import DaemonSet, ReplicaSet, StatefulSet
-from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod, ReplicationController
+from tonnage.objects.core_v1 import Node, Pod, ReplicationController
 from tonnage.objects.document import copy
-from tonnage.objects.meta import Key, Object
+from tonnage.objects.meta import Object
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.whatif import expansion, manifest_errors, manifests, node_copies, page, sources
 from tonnage.whatif.creation import Creation
 from tonnage.whatif.simulate import scenario as scenarios
+from tonnage.whatif.simulate.controllers import Seat
 from tonnage.whatif.simulate.measures import Measures
 from tonnage.whatif.simulate.world import World
 from tonnage.whatif.simulate.world_state import WorldSettings
@@ -149,17 +149,11 @@ class Play:
             is_stopped=player.is_stopped,
         )
         self.measures.begin(self.world)
-        self.measures.on_running = self._started
-        self.measures.on_replaced = self._replaced
         self._arrivals = random.Random(f"arrivals {run.seed}")
         self._spans = random.Random(f"lifetimes {run.seed}")
         self._creation = player.creation()
         self._expander = expansion.WorkloadExpander(state, self._creation, self.warnings)
         self._replicas: dict[str, Iterator[expansion.Replica]] = {}
-        self._spans_s: dict[str, float] = {}
-        """By uid: how long a pod with a limited lifetime runs."""
-        self._owners: dict[str, tuple[str, Key]] = {}
-        """By uid: the workload of each pod that arrived."""
         self._daemons = {workload.key: workload for workload in state.workloads if isinstance(workload, DaemonSet)}
         self._last_s = 0.0
         self._coming = 0
@@ -243,64 +237,28 @@ class Play:
         self.world.agenda.at(at_s, partial(self._arrive, workload, span_s))
 
     def _arrive(self, workload: Workload, span_s: float | None) -> None:
+        place = (type(workload).__name__, workload.key)
+        if place not in self.world.sizes:  # its initial size
+            found = pods_of(workload, (*self._player.state.objects, *self._player.state.workloads))
+            self.world.sizes[place] = sum(not pod.is_terminal for pod in found)
+        self.world.sizes[place] += 1
         self.measures.arrived += 1
-        make = partial(self._make, workload, span_s)
-        if isinstance(workload, StatefulSet):
-            self.world.controllers.make(workload, make)
-        else:
-            make()
+        self.world.controllers.arrive(workload, Seat(partial(self._make, workload), span_s, place))
 
-    def _make(self, workload: Workload, span_s: float | None) -> Pod | None:
+    def _make(self, workload: Workload) -> Pod | None:
         name = f"{type(workload).__name__}/{workload.key}"
         if name not in self._replicas:
             made, self._replicas[name] = self._expander.more(workload)
             for each in (workload, *made):
                 if type(each).__name__ in _READ_KINDS and self.world.get(type(each), each.key) is None:
                     self.world.put(each)
-        for replica in islice(self._replicas[name], 1):
-            place = (type(workload).__name__, workload.key)
-            self._owners[replica.pod.uid] = place
-            if place not in self.world.sizes:  # its initial size
-                found = pods_of(workload, (*self._player.state.objects, *self._player.state.workloads))
-                self.world.sizes[place] = sum(not pod.is_terminal for pod in found)
-            self.world.sizes[place] += 1
-            return self._come(replica, span_s)
-        return None
+        replica = next(self._replicas[name], None)
+        return self._come(replica) if replica is not None else None
 
-    def _come(self, replica: expansion.Replica, span_s: float | None = None) -> Pod:
+    def _come(self, replica: expansion.Replica) -> Pod:
         for each in (*replica.claims, replica.pod):
             self.world.put(each)
-        if span_s is not None:
-            self._spans_s[replica.pod.uid] = span_s
         return replica.pod
-
-    # -- lifetimes ----------------------------------------------------------------------------------------------------
-
-    def _started(self, pod: Pod) -> None:
-        span_s = self._spans_s.get(pod.uid)
-        if span_s is not None:
-            self.world.agenda.after(span_s, partial(self._done, pod))
-
-    def _replaced(self, old: Pod, new: Pod) -> None:
-        """A replacement begins a new lifetime."""
-        if place := self._owners.pop(old.uid, None):
-            self._owners[new.uid] = place
-        span_s = self._spans_s.pop(old.uid, None)
-        if span_s is not None:
-            self._spans_s[new.uid] = span_s
-
-    def _done(self, pod: Pod) -> None:
-        """A pod's lifetime is over; its claims are deleted with it."""
-        found = self.world.now(pod)
-        self._spans_s.pop(pod.uid, None)
-        if found is None or found.metadata.is_terminating:
-            return
-        if place := self._owners.pop(found.uid, None):
-            self.world.sizes[place] -= 1
-        self.world.evict(found, "done")
-        self.world.controllers.go_on(found)
-        for key in found.claim_keys():
-            self.world.remove(PersistentVolumeClaim, key)
 
     # -- the rest -----------------------------------------------------------------------------------------------------
 
@@ -321,7 +279,6 @@ class Play:
             self._arrive(workload, None)
         for pod in sorted(present, key=lambda pod: page.natural(pod.name))[workload.spec.replicas :]:
             self.world.sizes[place] -= 1
-            self._owners.pop(pod.uid, None)
             self.world.controllers.end(pod, "scaled down")
 
     def _delete(self, event: scenarios.Delete) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from tonnage.behaviour.workloads.stateful_set_plan import is_ordered
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object
 from tonnage.scheduling.configuration.configuration import Configuration
@@ -106,11 +107,11 @@ class PlayedCluster:
         for each in objects:
             self.world.put(each)
 
-    def place(self, replica: Replica, *, comes_alone: bool = False) -> PlayedReplica:
-        """Create a replica, and run until nothing happens any more. With `comes_alone`, the next replica is created
-        when this one runs."""
+    def place(self, replica: Replica) -> PlayedReplica:
+        """Create a replica, and run until nothing happens any more."""
         self._replica = replica
-        self._overlaps = not (comes_alone or self.world.controllers.comes_alone(replica.pod))
+        owner = self.world.controllers.stateful_set(replica.pod)
+        self._overlaps = owner is None or not is_ordered(owner)
         before = len(self.courses.preempted)
         if not self._is_left_alone(replica.pod):
             self.apply((*replica.claims, replica.pod))
