@@ -11,7 +11,7 @@ from tonnage.objects import codec
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
 from tonnage.objects.small_groups import PodDisruptionBudget
-from tonnage.whatif.simulate.node_events import eviction_refusal
+from tonnage.whatif.simulate.nodes import eviction_refusal
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 SET = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "set", "controller": True}

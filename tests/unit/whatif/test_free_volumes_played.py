@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,14 @@ GI = 1 << 30
 LOT = random.Random(1)
 
 
+def took(disk: Disk, name: str, within: Sequence[int] | None = None) -> bool:
+    """Whether a pool takes one more volume, which is then in it."""
+    number = disk.pick(GI, PoolPolicy.BEST_FIT, LOT, within)
+    if number is not None:
+        disk.put(name, number, GI)
+    return number is not None
+
+
 def told(of: CSIStorageCapacity, disk: Disk) -> str:
     return figures(of, disk).metadata.annotations[FREE_VOLUMES]
 
@@ -30,11 +39,11 @@ def told(of: CSIStorageCapacity, disk: Disk) -> str:
 def test_a_disk_counts_volumes_as_they_are_made_and_deleted(ids: str):
     of = capacity("fast", "a", pools=["100Gi"], pool_ids=ids, free_volumes=2)
     disk = Disks().add(of, {"fast": storage_class("fast")})
-    assert [disk.take(name, GI, PoolPolicy.BEST_FIT, LOT) for name in ("one", "two", "three")] == [True, True, False]
+    assert [took(disk, name) for name in ("one", "two", "three")] == [True, True, False]
     assert told(of, disk) == "0"
     assert disk.give("one")
     assert told(of, disk) == "1"
-    assert disk.take("three", GI, PoolPolicy.BEST_FIT, LOT)
+    assert took(disk, "three")
     assert not disk.give("one")
     assert told(of, disk) == "0"
 
@@ -43,9 +52,9 @@ def test_a_volume_that_was_there_from_the_start_leaves_a_place():
     of = capacity("fast", "a", pools=["100Gi"], free_volumes=0)
     disk = Disks().add(of, {"fast": storage_class("fast")})
     disk.hold_before("old", GI)
-    assert not disk.take("one", GI, PoolPolicy.BEST_FIT, LOT)
+    assert not took(disk, "one")
     disk.give("old")
-    assert disk.take("one", GI, PoolPolicy.BEST_FIT, LOT)
+    assert took(disk, "one")
 
 
 def test_a_volume_counts_in_the_objects_that_have_its_pool():
@@ -58,7 +67,7 @@ def test_a_volume_counts_in_the_objects_that_have_its_pool():
     disk.put("one", disk.ids.index("ssd"), GI)
     assert [told(each, disk) for each in (fast, mixed, slow)] == ["0", "3", "3"]
     # fast takes no more, so that only hdd is left for mixed
-    assert disk.take("two", GI, PoolPolicy.FIRST_FIT, LOT, within=disk.numbers_of(mixed.key))
+    assert took(disk, "two", disk.numbers_of(mixed.key))
     assert [told(each, disk) for each in (fast, mixed, slow)] == ["0", "2", "2"]
 
 

@@ -34,7 +34,9 @@ def test_a_pool_of_two_objects_is_one_pool_of_the_disk():
     (disk,) = disks()
     assert disk.pools == [100 * GI, 60 * GI, 400 * GI]
     assert disk.numbers_of(MIXED.key) == [1, 2]
-    assert disk.take("pv", 50 * GI, PoolPolicy.BEST_FIT, random.Random(1), within=disk.numbers_of(MIXED.key))
+    number = disk.pick(50 * GI, PoolPolicy.BEST_FIT, random.Random(1), within=disk.numbers_of(MIXED.key))
+    assert number is not None
+    disk.put("pv", number, 50 * GI)
     after = figures(FAST, disk)
     assert [each.value() // GI for each in after.available_capacities] == [100, 10]
     assert after.metadata.annotations[POOL_IDS] == "ssd-1,ssd-2"
@@ -52,7 +54,8 @@ def test_figures_that_somebody_else_wrote_are_of_the_pools_that_they_name():
 @pytest.mark.parametrize("kept", [0, 1])
 def test_a_strict_driver_leaves_a_byte(kept: int):
     (disk,) = disks()
-    assert disk.take("pv", 400 * GI, PoolPolicy.BEST_FIT, random.Random(1), kept_bytes=kept) is (kept == 0)
+    number = disk.pick(400 * GI + kept, PoolPolicy.BEST_FIT, random.Random(1))
+    assert (number is not None) is (kept == 0)
 
 
 @pytest.mark.parametrize("is_grouped", [True, False])

@@ -34,7 +34,7 @@ from tonnage.roles import OWN_NAMESPACE, RoleRule, rules_of
 from tonnage.scheduling.cluster.storage import csi_driver_of
 from tonnage.scheduling.configuration.configuration import LeaderElection
 from tonnage.whatif.creation import ObjectsByKind
-from tonnage.whatif.simulate.storage_model import NodeReach
+from tonnage.whatif.simulate.disks import NodeReach
 from tonnage.whatif.sources import ClusterState
 
 LEASE_NAMESPACE: Final = LeaderElection().resource_namespace

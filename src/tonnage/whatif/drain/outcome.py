@@ -21,7 +21,7 @@ from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClai
 from tonnage.objects.meta import Condition, Object, OwnerReference, changed
 from tonnage.objects.selectors import InvalidSelector, selects
 from tonnage.whatif.simulate.controllers import is_mirror
-from tonnage.whatif.simulate.node_events import stays
+from tonnage.whatif.simulate.nodes import stays
 from tonnage.whatif.simulate.world import World
 
 EMPTY_DIR: Final = "emptyDir"

@@ -22,7 +22,7 @@ from tonnage.quantity import Quantity
 from tonnage.whatif.drain.outcome import DrainOutcome, Move, Stuck, VolumeMove, documents
 from tonnage.whatif.drain.rehearsal import Rehearsal, Scene
 from tonnage.whatif.page import Axis, FittedTable, Page, byte_ticks, bytes_text, count_text, named
-from tonnage.whatif.simulate.node_events import stays
+from tonnage.whatif.simulate.nodes import stays
 from tonnage.whatif.sources import ClusterState, Step, unheard
 
 ALL_UP_TO: Final = 5

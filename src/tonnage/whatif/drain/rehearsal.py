@@ -20,7 +20,7 @@ from tonnage.objects.small_groups import PodDisruptionBudget
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.engine.attempt import Attempt
 from tonnage.whatif.drain import outcome
-from tonnage.whatif.simulate.node_events import stays
+from tonnage.whatif.simulate.nodes import stays
 from tonnage.whatif.simulate.world import World, disk_documents
 from tonnage.whatif.simulate.world_state import EVERY_ATTEMPT, Watcher, WorldSettings
 from tonnage.whatif.sources import ClusterState

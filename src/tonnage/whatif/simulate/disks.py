@@ -8,22 +8,22 @@ with the most room.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
 from tonnage.objects import codec, storage_v1
-from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, persistent_volume
+from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, persistent_volume
 from tonnage.objects.core_v1.persistent_volume import ObjectReference, VolumeNodeAffinity
 from tonnage.objects.meta import Key, ManagedFieldsEntry, ObjectMeta
 from tonnage.objects.requirements import NodeSelector, NodeSelectorTerm, Requirement
-from tonnage.objects.selectors import LabelSelector
+from tonnage.objects.selectors import InvalidSelector, LabelSelector
 from tonnage.objects.storage_v1 import CSIStorageCapacity, StorageClass
 from tonnage.quantity import Quantity
 from tonnage.scheduling.volumes.capacity.groups import pool_ids_of
 from tonnage.scheduling.volumes.capacity.pools import free_volumes, listed_pools, told_pools, volume_limit
-from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
+from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy, placed_by
 from tonnage.whatif.creation import renewed
 
 PICK_POLICIES: Final = tuple(each for each in PoolPolicy if each is not PoolPolicy.UNKNOWN)
@@ -53,6 +53,16 @@ class StorageSettings:
 
     def of(self, driver: str) -> DriverSettings:
         return self.drivers.get(driver, self.rest)
+
+
+@dataclass(slots=True)
+class StorageCounts:
+    made: int = 0
+    refused: int = 0
+    """Volumes that could not be created or rebuilt where the scheduler had sent their pod."""
+    bytes_rebuilt: int = 0
+    rebuilt: list[tuple[float, str, str, str, int]] = field(default_factory=list)
+    """(time, volume, from, to, bytes)."""
 
 
 _MOST_POOLS = 1000
@@ -87,30 +97,18 @@ class Disk:
     def free_bytes(self) -> int:
         return sum(self.pools)
 
-    def take(
-        self,
-        volume: str,
-        size_bytes: int,
-        policy: PoolPolicy,
-        rng: random.Random,
-        *,
-        kept_bytes: int = 0,
-        within: Sequence[int] | None = None,
-    ) -> bool:
-        """Put a volume into a pool chosen by the policy, which keeps so much free; False when none has room. `within`:
-        only these pools, by number."""
-        numbers = range(len(self.pools)) if within is None else within
-        roomy = [n for n in numbers if self.pools[n] >= size_bytes + kept_bytes and self.takes_one_more(n)]
-        if not roomy:
-            return False
+    def pick(
+        self, needs_bytes: int, policy: PoolPolicy, rng: random.Random, within: Sequence[int] | None = None
+    ) -> int | None:
+        """The pool that a driver picks, best-fit if its policy is unknown; None when none has room. `within`: only
+        these pools, by number."""
+        numbers = [n for n in (range(len(self.pools)) if within is None else within) if self.takes_one_more(n)]
         if policy is PoolPolicy.RANDOM:
-            number = rng.choice(roomy)
-        elif policy is PoolPolicy.FIRST_FIT:
-            number = roomy[0]
-        else:
-            number = (max if policy is PoolPolicy.MOST_FREE else min)(roomy, key=lambda each: self.pools[each])
-        self.put(volume, number, size_bytes)
-        return True
+            roomy = [number for number in numbers if self.pools[number] >= needs_bytes]
+            return rng.choice(roomy) if roomy else None
+        known = PoolPolicy.BEST_FIT if policy is PoolPolicy.UNKNOWN else policy
+        place = placed_by(known, tuple([self.pools[number] for number in numbers]), needs_bytes)
+        return numbers[place] if place is not None else None
 
     def put(self, volume: str, number: int, size_bytes: int) -> None:
         """Put a volume into the pool of this number, which must have room."""
@@ -273,6 +271,44 @@ def affinity_of(topology: LabelSelector | None) -> VolumeNodeAffinity:
     rules = (*labels, *topology.match_expressions)
     required = NodeSelector(node_selector_terms=(NodeSelectorTerm(match_expressions=rules),)) if rules else None
     return VolumeNodeAffinity(required=required)
+
+
+class NodeReach:
+    """Which of these nodes selectors mean. Nodes are found by their labels: nearly all selectors name values of one."""
+
+    def __init__(self, nodes: Iterable[Node]) -> None:
+        self._nodes = {each.name: each for each in nodes}
+        self._by_label: dict[tuple[str, str], set[str]] = {}
+        for name, node in self._nodes.items():
+            for label in node.metadata.labels.items():
+                self._by_label.setdefault(label, set()).add(name)
+
+    def selected(self, topology: LabelSelector | None) -> frozenset[str]:
+        """The nodes that a capacity object's topology selects; none without a topology, or by an invalid one."""
+        if topology is None:
+            return frozenset()
+        names = self._candidates(topology.requirements())
+        try:
+            return frozenset(name for name in names if topology.matches(self._nodes[name].metadata.labels))
+        except InvalidSelector:
+            return frozenset()
+
+    def admitted(self, required: NodeSelector | None) -> frozenset[str]:
+        """The nodes that a volume's affinity admits; all nodes without an affinity."""
+        if required is None:
+            return frozenset(self._nodes)
+        found: set[str] = set()
+        for term in required.node_selector_terms:
+            named = {value for each in term.match_fields if each.operator == "In" for value in each.values}
+            among = named & self._nodes.keys() if named else self._candidates(term.match_expressions)
+            found.update(name for name in among if term.matches(name, self._nodes[name].metadata.labels))
+        return frozenset(found)
+
+    def _candidates(self, requirements: Iterable[Requirement]) -> Iterable[str]:
+        """A superset of the nodes that meet these requirements: those with a label of the narrowest requirement."""
+        asked = [requirement for requirement in requirements if requirement.operator == "In"]
+        with_label = (set().union(*(self._by_label.get((each.key, v), ()) for v in each.values)) for each in asked)
+        return min(with_label, key=len, default=self._nodes)
 
 
 def reference_to(claim: PersistentVolumeClaim) -> ObjectReference:

@@ -154,7 +154,9 @@ class Play:
         self._creation = player.creation()
         self._expander = expansion.WorkloadExpander(state, self._creation, self.warnings)
         self._replicas: dict[str, Iterator[expansion.Replica]] = {}
-        self._daemons = {workload.key: workload for workload in state.workloads if isinstance(workload, DaemonSet)}
+        daemons = (workload for workload in state.workloads if isinstance(workload, DaemonSet))
+        self._daemons = {each.key: each for each in daemons if pods_of(each, state.objects)}
+        """DaemonSets that have pods; nodes that join get one of each."""
         self._last_s = 0.0
         self._coming = 0
         for event in self._scenario.events:
@@ -243,6 +245,8 @@ class Play:
             self.world.sizes[place] = sum(not pod.is_terminal for pod in found)
         self.world.sizes[place] += 1
         self.measures.arrived += 1
+        if isinstance(workload, DaemonSet):
+            self._daemons[workload.key] = workload
         self.world.controllers.arrive(workload, Seat(partial(self._make, workload), span_s, place))
 
     def _make(self, workload: Workload) -> Pod | None:
@@ -309,13 +313,6 @@ class Play:
             node = self.world.get(Node, name)
             for daemons in self._daemons.values() if node is not None else ():
                 replica = self._expander.for_node(daemons, node) if node is not None else None
-                if replica is not None and self._is_at_work(daemons):
+                if replica is not None:
                     self.measures.arrived += 1
                     self._come(replica)
-
-    def _is_at_work(self, daemons: DaemonSet) -> bool:
-        """True if a DaemonSet has pods: one that arrives later has none yet."""
-        if f"DaemonSet/{daemons.key}" in self._replicas:
-            return True
-        owned = (pod.metadata.controller for pod in self.world.pods() if pod.namespace == daemons.namespace)
-        return any(owner is not None and owner.uid == daemons.uid for owner in owned)

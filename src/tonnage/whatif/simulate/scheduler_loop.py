@@ -27,7 +27,7 @@ from tonnage.scheduling.volumes.bind_volumes import LOOK_EVERY_S
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.whatif.creation import renewed
 from tonnage.whatif.simulate.controllers import Controllers
-from tonnage.whatif.simulate.kubelets import Kubelets
+from tonnage.whatif.simulate.nodes import Kubelets
 from tonnage.whatif.simulate.world_state import WorldState
 
 T = TypeVar("T", bound=Object)

@@ -5,19 +5,20 @@
     disks changed ──refresh delay──► capacity objects show it, as true as the driver is
 
 It acts on the cluster only by writing objects, as the real programs do; the scheduler sees nothing else. `disks.py` has
-the true contents and what is published of them, `kubelets.py` moves volumes.
+the true contents and what is published of them. A volume whose driver rebuilds (KEP-5925) is copied to its pod's node
+if there is room, and then confined to it; otherwise it is retried when there is room.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tonnage.objects.core_v1 import SELECTED_NODE, Node, PersistentVolume, PersistentVolumeClaim, VolumeNodeAffinity
+from tonnage.objects.core_v1 import SELECTED_NODE, Node, PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.core_v1.persistent_volume import VOLUME_HOME, VolumeNodeAffinity
 from tonnage.objects.meta import Key
-from tonnage.objects.requirements import NodeSelector, Requirement
-from tonnage.objects.selectors import InvalidSelector, LabelSelector
+from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.size_rules import rules_of, volume_size
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass, VolumeAttachment
 from tonnage.scheduling.cluster.cluster import Cluster
@@ -26,56 +27,9 @@ from tonnage.scheduling.volumes.capacity.pools import pool_policy_of, rebuilds_v
 from tonnage.scheduling.volumes.demand import driver_bytes, volume_bytes
 from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
 from tonnage.whatif.creation import renewed
-from tonnage.whatif.simulate.disks import Disk, Disks, affinity_of, bound_claim, figures, made_volume
+from tonnage.whatif.simulate import disks as true_contents
+from tonnage.whatif.simulate.disks import Disk, Disks, NodeReach, StorageCounts
 from tonnage.whatif.simulate.world_state import WorldState
-
-
-class NodeReach:
-    """Which of these nodes selectors mean. Nodes are found by their labels: nearly all selectors name values of one."""
-
-    def __init__(self, nodes: Iterable[Node]) -> None:
-        self._nodes = {each.name: each for each in nodes}
-        self._by_label: dict[tuple[str, str], set[str]] = {}
-        for name, node in self._nodes.items():
-            for label in node.metadata.labels.items():
-                self._by_label.setdefault(label, set()).add(name)
-
-    def selected(self, topology: LabelSelector | None) -> frozenset[str]:
-        """The nodes that a capacity object's topology selects; none without a topology, or by an invalid one."""
-        if topology is None:
-            return frozenset()
-        names = self._candidates(topology.requirements())
-        try:
-            return frozenset(name for name in names if topology.matches(self._nodes[name].metadata.labels))
-        except InvalidSelector:
-            return frozenset()
-
-    def admitted(self, required: NodeSelector | None) -> frozenset[str]:
-        """The nodes that a volume's affinity admits; all nodes without an affinity."""
-        if required is None:
-            return frozenset(self._nodes)
-        found: set[str] = set()
-        for term in required.node_selector_terms:
-            named = {value for each in term.match_fields if each.operator == "In" for value in each.values}
-            among = named & self._nodes.keys() if named else self._candidates(term.match_expressions)
-            found.update(name for name in among if term.matches(name, self._nodes[name].metadata.labels))
-        return frozenset(found)
-
-    def _candidates(self, requirements: Iterable[Requirement]) -> Iterable[str]:
-        """A superset of the nodes that meet these requirements: those with a label of the narrowest requirement."""
-        asked = [requirement for requirement in requirements if requirement.operator == "In"]
-        with_label = (set().union(*(self._by_label.get((each.key, v), ()) for v in each.values)) for each in asked)
-        return min(with_label, key=len, default=self._nodes)
-
-
-@dataclass(slots=True)
-class StorageCounts:
-    made: int = 0
-    refused: int = 0
-    """Volumes that could not be created or rebuilt where the scheduler had sent their pod."""
-    bytes_rebuilt: int = 0
-    rebuilt: list[tuple[float, str, str, str, int]] = field(default_factory=list)
-    """(time, volume, from, to, bytes)."""
 
 
 class StorageModel:
@@ -91,9 +45,7 @@ class StorageModel:
         self.counts = StorageCounts()
         self.home: dict[str, Disk] = {}
         """By volume: its disk, if known."""
-        self.on_volume_gone: Callable[[str], None] = lambda name: None
-        self.on_room: Callable[[Disk], None] = lambda disk: None
-        """`rebuilds` sets both: called with a deleted volume, and with a disk that has more room."""
+        self.rebuilding = Rebuilds(self)
         self.choose: Callable[[Disk, PersistentVolumeClaim], int | None] | None = None
         """Picks the pool of a new volume instead of the driver; None when no pool has room."""
         self._classes, self._drivers = objects.of(StorageClass), objects.of(CSIDriver)
@@ -121,15 +73,14 @@ class StorageModel:
     def take_unseen(self, volume: PersistentVolume) -> None:
         """A created volume that the figures do not show yet: subtract its bytes."""
         disk, owner = self.home.get(volume.name), volume.spec.claim_ref
-        if owner is not None and disk is not None and owner.uid in disk.included:
-            return  # another object of its capacity group shows it
-        if disk is not None and disk.volumes[volume.name][0] < 0:
-            _, size_bytes = disk.volumes.pop(volume.name)
-            if self.take(disk, volume.name, size_bytes, volume.class_name, driver_of(volume), kept_bytes=0):
-                disk.total_bytes -= size_bytes
-                self.changed(disk)
-            else:
-                disk.volumes[volume.name] = (-1, size_bytes)
+        if disk is None or disk.volumes[volume.name][0] >= 0 or (owner is not None and owner.uid in disk.included):
+            return  # unknown, in its pool, or another object of its capacity group shows it
+        _, size_bytes = disk.volumes.pop(volume.name)
+        if self.take(disk, volume.name, size_bytes, volume.class_name, driver_of(volume), kept_bytes=0):
+            disk.total_bytes -= size_bytes
+            self.changed(disk)
+        else:
+            disk.volumes[volume.name] = (-1, size_bytes)
 
     def know(self, found: CSIStorageCapacity) -> None:
         """A capacity object was added or changed."""
@@ -161,10 +112,6 @@ class StorageModel:
             found = [each for each in self._index.objects_at(class_name, node.name) if each.key in self._told]
         return list(dict.fromkeys(self.disks.by_object[capacity.key] for capacity in found))
 
-    def is_local(self, disk: Disk) -> bool:
-        """True if only one node can use the disk; a zone's storage is not local."""
-        return self._topology(disk) is not None and len(self.reach().admitted(self.affinity(disk).required)) == 1
-
     def _topology(self, disk: Disk) -> LabelSelector | None:
         capacity = self._told.get(disk.objects[0])
         return capacity.node_topology if capacity is not None else None
@@ -185,12 +132,16 @@ class StorageModel:
             return pool_policy_of(self._classes.get(class_name), self._drivers.get(driver))
         return told
 
-    def take(self, disk: Disk, name: str, size_bytes: int, class_name: str, driver: str, *, kept_bytes: int) -> bool:
-        """Put a volume of a class into a pool of the disk, as its driver picks it: best-fit unless something else is
-        told. False when none has room."""
-        told, within = self.told_pick(class_name, driver), self.numbers_for(disk, class_name)
-        pick = PoolPolicy.BEST_FIT if told is PoolPolicy.UNKNOWN else told
-        return disk.take(name, size_bytes, pick, self.rng, kept_bytes=kept_bytes, within=within)
+    def take(
+        self, disk: Disk, name: str, size_bytes: int, class_name: str, driver: str, *, kept_bytes: int | None = None
+    ) -> bool:
+        """Put a volume of a class into a pool of the disk, as its driver picks it. False when none has room."""
+        kept = self.kept_bytes(class_name) if kept_bytes is None else kept_bytes
+        within = self.numbers_for(disk, class_name)
+        number = disk.pick(size_bytes + kept, self.told_pick(class_name, driver), self.rng, within)
+        if number is not None:
+            disk.put(name, number, size_bytes)
+        return number is not None
 
     # -- creating volumes ---------------------------------------------------------------------------------------------
 
@@ -255,15 +206,14 @@ class StorageModel:
             affinity = self.affinity(disk)
         reclaim = storage_class.reclaim_policy if storage_class is not None else "Delete"
         made_bytes = volume_size(rules_of(storage_class), claim.requested_size.value(), is_block=claim.spec.is_block)
-        self.objects.put(made_volume(name, claim, driver, made_bytes, affinity, reclaim))
-        self.objects.put(bound_claim(claim, name))
+        self.objects.put(true_contents.made_volume(name, claim, driver, made_bytes, affinity, reclaim))
+        self.objects.put(true_contents.bound_claim(claim, name))
 
     def _take(self, disk: Disk, name: str, claim: PersistentVolumeClaim, size_bytes: int) -> bool:
         """Put a claim's volume into a pool of the disk; False when none has room."""
         class_name = claim.class_name or ""
         if self.choose is None:
-            kept = self.kept_bytes(class_name)
-            return self.take(disk, name, size_bytes, class_name, self._provisioner(class_name), kept_bytes=kept)
+            return self.take(disk, name, size_bytes, class_name, self._provisioner(class_name))
         number = self.choose(disk, claim)
         if number is None or not disk.takes_one_more(number):
             return False
@@ -281,7 +231,7 @@ class StorageModel:
 
     def affinity(self, disk: Disk) -> VolumeNodeAffinity:
         """Where a volume of this disk can be used: wherever one of its capacity objects reaches."""
-        return affinity_of(self._topology(disk))
+        return true_contents.affinity_of(self._topology(disk))
 
     def where(self, disk: Disk) -> str:
         """A disk's place in words: the values of its topology."""
@@ -313,7 +263,9 @@ class StorageModel:
         """True if a volume's contents are on this node: by its disk if known, else by its affinity."""
         disk = self.home.get(volume.name)
         if disk is not None:
-            return disk in self.disks_for(volume.class_name, node) and self.is_local(disk)
+            if self._topology(disk) is None or disk not in self.disks_for(volume.class_name, node):
+                return False
+            return len(self.reach().admitted(self.affinity(disk).required)) == 1  # a zone's storage is no node's
         return self.home_node(volume) == node
 
     def reach(self) -> NodeReach:
@@ -337,7 +289,7 @@ class StorageModel:
 
     def _delete(self, name: str) -> None:
         self.objects.remove(PersistentVolume, name)
-        self.on_volume_gone(name)
+        self.rebuilding.stop(name)
         disk = self.home.pop(name, None)
         if disk is not None and disk.give(name):
             self.changed(disk, has_room=True)
@@ -347,7 +299,7 @@ class StorageModel:
     def changed(self, disk: Disk, *, has_room: bool = False) -> None:
         """Publish a disk's figures after the driver's delay. `has_room`: refused claims retry."""
         if has_room:
-            self.on_room(disk)
+            self.rebuilding.disk_has_room(disk)
             refused, self._refused = self._refused, {}
             for key in refused:
                 claim = self.objects.get(PersistentVolumeClaim, key)
@@ -372,9 +324,120 @@ class StorageModel:
         capacity, disk = self._told.get(key), self.disks.by_object.get(key)
         if capacity is not None and disk is not None:
             overstates = self.settings.of(self._provisioner(capacity.storage_class_name)).overstates
-            shown = figures(capacity, disk, overstates, self.agenda.clock.now())
+            shown = true_contents.figures(capacity, disk, overstates, self.agenda.clock.now())
             self._told[key] = shown  # before the write: these are our own figures
             self.objects.put(shown)
+
+
+Done = Callable[[], None]
+
+
+@dataclass(slots=True)
+class _Move:
+    """A volume being copied to a disk, and the pods that wait for it there."""
+
+    target: Disk
+    node: str
+    waiting: list[Done]
+
+
+def _on_its_way(volume: str) -> str:
+    """The name under which a target's space is held until the volume has arrived."""
+    return f"{volume} on its way"
+
+
+@dataclass(slots=True)
+class Rebuilds:
+    model: StorageModel
+    _moves: dict[str, _Move] = field(default_factory=dict)
+    """By volume."""
+    _refused: list[tuple[list[Disk], Callable[[], None]]] = field(default_factory=list)
+    """What is tried again when one of these disks has more room."""
+
+    def set_free(self, node_name: str, volumes: list[PersistentVolume]) -> None:
+        """A node is out of use: volumes on it whose driver rebuilds may be rebuilt anywhere (KEP-5925)."""
+        for volume in volumes:
+            if self.model.rebuilds(volume) and volume.spec.node_affinity.required is not None:
+                self._move_to(volume, VolumeNodeAffinity(), home=node_name)
+
+    def confine(self, volume: PersistentVolume) -> None:
+        """A volume's node takes pods again: confine the volume to it, unless it is being rebuilt elsewhere."""
+        disk, is_free = self.model.home.get(volume.name), volume.spec.node_affinity.required is None
+        if disk is not None and is_free and volume.name not in self._moves and self.model.rebuilds(volume):
+            self._move_to(volume, self.model.affinity(disk))
+
+    def attach(self, pod: Pod, node: Node, volume: PersistentVolume, done: Done) -> None:
+        """Bring a volume to a pod's node; calls `done` when it is there."""
+        model = self.model
+        settings = model.settings.of(driver_of(volume))
+        disk, here = model.home.get(volume.name), model.disks_for(volume.class_name, node)
+        if disk is None or disk in here or not here or not model.rebuilds(volume):
+            self.stop(volume.name)
+            model.agenda.after(settings.attach_latency_s, done)
+            return
+        move = self._moves.get(volume.name)
+        if move is not None and move.target in here:
+            move.waiting.append(done)
+            return
+        self.stop(volume.name)
+        _, size_bytes = disk.volumes[volume.name]
+        room, driver = _on_its_way(volume.name), driver_of(volume)
+        target = next((each for each in here if model.take(each, room, size_bytes, volume.class_name, driver)), None)
+        if target is None:
+            model.counts.refused += 1
+            self._refused.append((here, lambda: self._again(pod, node.name, volume.name, done)))
+            return
+        begun = self._moves[volume.name] = _Move(target, node.name, [done])
+        model.changed(target)
+        takes_s = size_bytes / settings.rebuild_bytes_per_s + settings.attach_latency_s
+        model.agenda.after(takes_s, lambda: self._arrived(volume.name, begun, size_bytes))
+
+    def stop(self, name: str) -> None:
+        """Cancel a move that no pod needs, and free the space held for it."""
+        move = self._moves.pop(name, None)
+        if move is not None:
+            move.target.give(_on_its_way(name))
+            self.model.changed(move.target, has_room=True)
+
+    def disk_has_room(self, disk: Disk) -> None:
+        """Retry the moves that were refused for lack of room."""
+        refused, self._refused = self._refused, []
+        for disks, again in refused:
+            if disk in disks:
+                self.model.agenda.after(0.0, again)
+            else:
+                self._refused.append((disks, again))
+
+    def _again(self, pod: Pod, node_name: str, name: str, done: Done) -> None:
+        objects = self.model.objects
+        node, known = objects.get(Node, node_name), objects.get(Pod, pod.key)
+        volume = objects.get(PersistentVolume, name)
+        if known is not None and known.uid == pod.uid and node is not None and volume is not None:
+            self.attach(pod, node, volume, done)
+
+    def _arrived(self, name: str, move: _Move, size_bytes: int) -> None:
+        """The copy is complete: the volume is on its new disk, and its old space is free."""
+        model, volume = self.model, self.model.objects.get(PersistentVolume, name)
+        if self._moves.get(name) is not move or volume is None:
+            return
+        del self._moves[name]
+        source, target = model.home[name], move.target
+        target.volumes[name] = target.volumes.pop(_on_its_way(name))
+        source.give(name)
+        model.home[name] = target
+        model.counts.bytes_rebuilt += size_bytes
+        model.counts.rebuilt.append((model.agenda.now_s, name, model.where(source), move.node, size_bytes))
+        model.changed(source, has_room=True)
+        model.changed(target)
+        self._move_to(volume, model.affinity(target))
+        for done in move.waiting:
+            done()
+
+    def _move_to(self, volume: PersistentVolume, affinity: VolumeNodeAffinity, *, home: str = "") -> None:
+        """Write a volume's node affinity as its driver does; `home` is the node of a volume that may move."""
+        others = {key: value for key, value in volume.metadata.annotations.items() if key != VOLUME_HOME}
+        annotations = {**others, VOLUME_HOME: home} if home else others
+        self.model.objects.put(renewed(volume, {"annotations": annotations}, spec={"node_affinity": affinity}))
 
 
 def driver_of(volume: PersistentVolume) -> str:

@@ -33,9 +33,9 @@ from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.engine.held_room import HeldCapacity
 from tonnage.scheduling.volumes.packing.pool_fits import SearchBudget, place_one
 from tonnage.scheduling.volumes.reservations.holds import Hold
-from tonnage.whatif.simulate import controllers, kubelets
+from tonnage.whatif.simulate import controllers
 from tonnage.whatif.simulate.disks import Disk
-from tonnage.whatif.simulate.node_events import NodeEvents
+from tonnage.whatif.simulate.nodes import Kubelets, NodeEvents
 from tonnage.whatif.simulate.scheduler_loop import SchedulerLoop
 from tonnage.whatif.simulate.storage_model import StorageModel
 from tonnage.whatif.simulate.world_state import Watcher, WorldSettings, WorldState
@@ -66,10 +66,9 @@ class World(WorldState):
         seed, any_pod = self.settings.seed, self.settings.takes_any_pod
         self.engine = engine_over(self, profiles, clock=self.clock, seed=seed, takes_any_pod=any_pod)
         self.storage = StorageModel(self, self.engine.cluster, random.Random(f"storage {seed}"))
-        self.rebuilds = kubelets.Rebuilds(self.storage)
         self.controllers = controllers.Controllers(self, random.Random(f"successors {seed}"), RejectedPods(self.clock))
-        self.nodes = NodeEvents(self, self.controllers, self.rebuilds)
-        self.kubelets = kubelets.Kubelets(self, self.controllers, self.rebuilds)
+        self.nodes = NodeEvents(self, self.controllers, self.storage)
+        self.kubelets = Kubelets(self, self.controllers, self.storage)
         self.scheduler = SchedulerLoop(self, self.engine, self.controllers, self.kubelets)
         self.binder = controllers.VolumeBinder(self)
         self._ticked_s = 0.0

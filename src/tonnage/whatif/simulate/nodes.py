@@ -1,155 +1,220 @@
-"""Kubelets: pods are admitted, their volumes attached, then they run. Without an attach slot they fail (KEP-4876).
+"""Nodes: what happens to them, and what their kubelets do.
+
+Cordon, drain, failure, out-of-service, removal, recovery. A drain cordons, then evicts pod after pod as `kubectl drain`
+does. Volumes of a node that is out of use may be rebuilt elsewhere, if their driver does that (KEP-5925).
+
+Kubelets admit pods, attach their volumes, then the pods run. Without an attach slot a pod fails (KEP-4876).
 
     bound ──► admitted, or Failed (OutOfcpu, NodeAffinity, …): `behaviour/nodes/kubelet_admission.py`
       └──► each volume: a slot? ──attach──► all there ──start latency──► Running
                              └─ none, and the CSIDriver asks for updates: CSINode is corrected, the pod Failed
                              └─ none, and it does not: the pod waits for a slot
 
-A volume whose driver rebuilds (KEP-5925) is copied to its pod's node if there is room, and then confined to it;
-otherwise it is retried when there is room. What a driver really takes may differ from its CSINode (`attachSlots`).
+What a driver really takes may differ from its CSINode (`attachSlots`).
 """
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cache
+from typing import Final
 
 from tonnage.behaviour.nodes.kubelet_admission import AdmittedPods, KubeletPreemption, PodRejection
-from tonnage.behaviour.workloads.pod_states import REJECTED
+from tonnage.behaviour.nodes.node_lifecycle_plan import stay_s
+from tonnage.behaviour.workloads.pod_states import REJECTED, Find, guards, with_true_status
+from tonnage.clock import rfc3339
+from tonnage.documents.kinds.pod_disruption_budget import judge_eviction
+from tonnage.errors import ApiError
 from tonnage.keyed import grouped
-from tonnage.objects.core_v1 import VOLUME_ATTACHMENT_LIMIT_EXCEEDED, Node, PersistentVolume, Pod
-from tonnage.objects.core_v1.persistent_volume import VOLUME_HOME, VolumeNodeAffinity
+from tonnage.objects import codec
+from tonnage.objects.core_v1 import VOLUME_ATTACHMENT_LIMIT_EXCEEDED, Node, PersistentVolume, Pod, is_out_of_use
 from tonnage.objects.core_v1.pod import PodStatus
 from tonnage.objects.meta import Condition, changed
+from tonnage.objects.requirements import NO_EXECUTE, NO_SCHEDULE, OUT_OF_SERVICE, UNREACHABLE, Taint
+from tonnage.objects.small_groups import PodDisruptionBudget
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeAttachment
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.whatif.creation import renewed
-from tonnage.whatif.simulate.controllers import Controllers
-from tonnage.whatif.simulate.disks import Disk
+from tonnage.whatif.simulate.controllers import Controllers, is_daemon, is_mirror
 from tonnage.whatif.simulate.storage_model import StorageModel, driver_of
 from tonnage.whatif.simulate.world_state import WorldState
 
-Done = Callable[[], None]
+
+def eviction_refusal(
+    pod: Pod, budgets: Iterable[PodDisruptionBudget], pods: Callable[[], Sequence[Pod]], find: Find, now: datetime
+) -> str:
+    """Why a pod may not be evicted now; empty when it may.
+
+    `pods` returns all pods; it is called only if a budget selects the pod. `find` looks up workloads.
+    """
+    meant = [budget for budget in budgets if budget.namespace == pod.namespace and guards(budget, pod)]
+    if not meant:
+        return ""
+    counted = [codec.to_doc(with_true_status(budget, pods(), find, now)) for budget in meant]
+    doc = codec.to_doc(pod)
+    doc.setdefault("status", {})["phase"] = pod.status.phase  # a typed pod omits the default phase
+    try:
+        judge_eviction(doc, counted, {}, now=rfc3339(now))
+    except ApiError as exc:
+        return ", ".join(cause.message for cause in exc.causes) or exc.message
+    return ""
+
+
+_EVICT_AGAIN_S: Final = 5.0
+"""How soon kubectl retries an eviction that a budget refused."""
 
 
 @dataclass(slots=True)
-class _Move:
-    """A volume being copied to a disk, and the pods that wait for it there."""
+class NodeEvents:
+    _world: WorldState
+    _controllers: Controllers
+    _storage: StorageModel
+    _draining: set[str] = field(default_factory=set)
+    refused: dict[str, str] = field(default_factory=dict)
+    """Pods that a budget still keeps on a draining node, with the reason."""
 
-    target: Disk
-    node: str
-    waiting: list[Done] = field(default_factory=list)
+    def _may_go(self, pod: Pod) -> bool:
+        world = self._world
+        why = eviction_refusal(pod, world.all(PodDisruptionBudget), world.pods, world.find, world.clock.now())
+        self.refused.pop(pod.key, None)
+        if why:
+            self.refused[pod.key] = why
+        return not why
 
-    def room(self, volume: str) -> str:
-        """The name under which the target's space is held until the volume has arrived."""
-        return f"{volume} on its way"
+    def open(self) -> None:
+        """Initial terminating pods disappear when their grace period is over, but for those on lost nodes."""
+        now = self._world.clock.now()
+        for pod in self._world.pods():
+            if (ends_at := pod.metadata.deletion_timestamp) is not None:
+                left_s = (ends_at - now).total_seconds()
+                self._world.agenda.after(left_s, lambda pod=pod: self._terminated(pod))  # type: ignore[misc]
 
+    def _terminated(self, pod: Pod) -> None:
+        if not self._is_lost(pod.spec.node_name):
+            self._controllers.left(pod, "terminated")
 
-@dataclass(slots=True)
-class Rebuilds:
-    model: StorageModel
-    _moves: dict[str, _Move] = field(default_factory=dict)
-    _refused: dict[Disk, list[tuple[Pod, str, str, Done]]] = field(default_factory=dict)
-    """Who retries when a disk changes: pod, node, volume."""
+    def _is_lost(self, name: str) -> bool:
+        node = self._world.get(Node, name)
+        return node is not None and any(taint.key == UNREACHABLE for taint in node.spec.taints)
 
-    def __post_init__(self) -> None:
-        self.model.on_volume_gone, self.model.on_room = self._stop, self.disk_has_room
+    # -- nodes --------------------------------------------------------------------------------------------------------
 
-    def set_free(self, node_name: str, volumes: list[PersistentVolume]) -> None:
-        """A node is out of use: volumes on it whose driver rebuilds may be rebuilt anywhere (KEP-5925)."""
-        for volume in volumes:
-            if self.model.rebuilds(volume) and volume.spec.node_affinity.required is not None:
-                self._move_to(volume, VolumeNodeAffinity(), home=node_name)
+    def cordon(self, name: str) -> None:
+        self._change(name, unschedulable=True)
+        self._storage.rebuilding.set_free(name, self.volumes_on(name))
 
-    def confine(self, volume: PersistentVolume) -> None:
-        """A volume's node takes pods again: confine the volume to it, unless it is being rebuilt elsewhere."""
-        disk = self.model.home.get(volume.name)
-        if disk is None or volume.name in self._moves or not self.model.rebuilds(volume):
+    def uncordon(self, name: str) -> None:
+        """Put the node back in use; volumes that are still there are confined to it again."""
+        self._draining.discard(name)
+        self._change(name, unschedulable=False)
+        self._confine(name)
+
+    def _confine(self, name: str) -> None:
+        if not is_out_of_use(self._world.get(Node, name)):
+            for volume in self.volumes_on(name):
+                self._storage.rebuilding.confine(volume)
+
+    def drain(self, name: str) -> None:
+        self.cordon(name)
+        self._draining.add(name)
+        self._evict_all(name)
+
+    def fail(self, name: str) -> None:
+        """The node stops reporting: it is tainted at once, and pods are deleted when their toleration ends."""
+        taints = (Taint(key=UNREACHABLE, effect=NO_SCHEDULE), Taint(key=UNREACHABLE, effect=NO_EXECUTE))
+        self._change(name, taints=taints)
+        for pod in self._world.pods_on(name):
+            stays_s = stay_s(taints[1:], pod.spec.tolerations)
+            if not math.isinf(stays_s):
+                self._world.agenda.after(stays_s, lambda pod=pod: self._leave(pod, name))  # type: ignore[misc]
+
+    def out_of_service(self, name: str) -> None:
+        """A person declares the node dead: its pods are deleted by force, its volumes may be rebuilt elsewhere."""
+        taint = Taint(key=OUT_OF_SERVICE, value="nodeshutdown", effect=NO_EXECUTE)
+        self._change(name, taints=(taint,))
+        self._storage.rebuilding.set_free(name, self.volumes_on(name))
+        self._finish(name, "its node is out of service")
+        for pod in self._world.pods_on(name):
+            if not math.isinf(stay_s((taint,), pod.spec.tolerations)) and not pod.is_terminal:
+                self._controllers.replace(pod, "its node is out of service")
+
+    def recover(self, name: str) -> None:
+        """The node reports again; pods that were deleted meanwhile disappear."""
+        self._change(name, without_taints=(UNREACHABLE, OUT_OF_SERVICE))
+        self._finish(name, "its node stopped reporting")
+        self._confine(name)
+
+    def remove(self, name: str) -> None:
+        """Delete the Node and its CSINode: its pods go too, and its volumes may be rebuilt elsewhere."""
+        volumes = self.volumes_on(name)
+        self._draining.discard(name)
+        self._world.remove(Node, name)
+        self._world.remove(CSINode, name)
+        self._storage.rebuilding.set_free(name, volumes)
+        self._finish(name, "its node is gone")
+        for pod in self._world.pods_on(name):
+            self._controllers.replace(pod, "its node is gone")
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
+
+    def _evict_all(self, name: str) -> None:
+        """Evict every pod that is due; evictions that a budget refuses are retried while the drain lasts."""
+        if name not in self._draining:
             return
-        if volume.spec.node_affinity.required is None:
-            self._move_to(volume, self.model.affinity(disk))
+        refused = False
+        for pod in self._world.pods_on(name):
+            if stays(pod):
+                continue
+            if self._may_go(pod):
+                self._controllers.replace(pod, "evicted")
+            else:
+                refused = True
+        if refused:
+            self._world.agenda.after(_EVICT_AGAIN_S, lambda: self._evict_all(name), is_alarm=True)
 
-    def attach(self, pod: Pod, node: Node, volume: PersistentVolume, done: Done) -> None:
-        """Bring a volume to a pod's node; calls `done` when it is there."""
-        model = self.model
-        settings = model.settings.of(driver_of(volume))
-        disk, here = model.home.get(volume.name), model.disks_for(volume.class_name, node)
-        if disk is None or disk in here or not here or not model.rebuilds(volume):
-            self._stop(volume.name)
-            model.agenda.after(settings.attach_latency_s, done)
+    def _leave(self, pod: Pod, name: str) -> None:
+        """A pod's toleration of an unreachable node is over. Nothing there can end it: it stays terminating."""
+        now = self._world.now(pod)
+        is_lost = self._is_lost(name) or self._world.get(Node, name) is None
+        if now is not None and not now.metadata.is_terminating and is_lost:
+            self._controllers.leaves(self._world.put(renewed(now, {"deletion_timestamp": self._world.clock.now()})))
+
+    def _finish(self, name: str, why: str) -> None:
+        for pod in self._world.pods_on(name):
+            if pod.metadata.is_terminating:
+                self._controllers.left(pod, why)
+
+    def volumes_on(self, name: str) -> list[PersistentVolume]:
+        """The volumes that only this node can use, or that are on its disk."""
+        node = self._world.get(Node, name)
+        if node is None:
+            return []
+        return [volume for volume in self._world.all(PersistentVolume) if self._storage.is_home(volume, node)]
+
+    def _change(
+        self,
+        name: str,
+        *,
+        unschedulable: bool | None = None,
+        taints: Sequence[Taint] = (),
+        without_taints: Sequence[str] = (),
+    ) -> None:
+        node = self._world.get(Node, name)
+        if node is None:
             return
-        move = self._moves.get(volume.name)
-        if move is not None and move.target in here:
-            move.waiting.append(done)
-            return
-        self._stop(volume.name)
-        _, size_bytes = disk.volumes[volume.name]
-        move = next((made for each in here if (made := self._begun(each, volume, size_bytes, node))), None)
-        if move is None:
-            model.counts.refused += 1
-            for each in here:
-                self._refused.setdefault(each, []).append((pod, node.name, volume.name, done))
-            return
-        move.waiting.append(done)
-        model.changed(move.target)
-        takes_s = size_bytes / settings.rebuild_bytes_per_s + settings.attach_latency_s
-        begun = move
-        model.agenda.after(takes_s, lambda: self._arrived(volume.name, begun, size_bytes))
+        kept = tuple(taint for taint in node.spec.taints if taint.key not in without_taints)
+        added = tuple(taint for taint in taints if taint not in kept)
+        is_closed = node.spec.unschedulable if unschedulable is None else unschedulable
+        self._world.put(renewed(node, spec={"unschedulable": is_closed, "taints": (*kept, *added)}))
 
-    def _begun(self, target: Disk, volume: PersistentVolume, size_bytes: int, node: Node) -> _Move | None:
-        move, class_name = _Move(target, node.name), volume.class_name
-        kept, room = self.model.kept_bytes(class_name), move.room(volume.name)
-        if not self.model.take(target, room, size_bytes, class_name, driver_of(volume), kept_bytes=kept):
-            return None
-        self._moves[volume.name] = move
-        return move
 
-    def _stop(self, name: str) -> None:
-        """Cancel a move that no pod needs, and free the space held for it."""
-        move = self._moves.pop(name, None)
-        if move is not None:
-            move.target.give(move.room(name))
-            self.model.changed(move.target, has_room=True)
-
-    def disk_has_room(self, disk: Disk) -> None:
-        """Retry the moves that were refused for lack of room."""
-        for pod, node_name, name, done in self._refused.pop(disk, ()):
-            for others in self._refused.values():
-                others[:] = [each for each in others if each[0].uid != pod.uid or each[2] != name]
-            self.model.agenda.after(0.0, lambda again=(pod, node_name, name, done): self._again(*again))  # type: ignore[misc]
-
-    def _again(self, pod: Pod, node_name: str, name: str, done: Done) -> None:
-        objects = self.model.objects
-        node, known = objects.get(Node, node_name), objects.get(Pod, pod.key)
-        volume = objects.get(PersistentVolume, name)
-        if known is not None and known.uid == pod.uid and node is not None and volume is not None:
-            self.attach(pod, node, volume, done)
-
-    def _arrived(self, name: str, move: _Move, size_bytes: int) -> None:
-        """The copy is complete: the volume is on its new disk, and its old space is free."""
-        model, volume = self.model, self.model.objects.get(PersistentVolume, name)
-        if self._moves.get(name) is not move or volume is None:
-            return
-        del self._moves[name]
-        source, target = model.home[name], move.target
-        target.volumes[name] = target.volumes.pop(move.room(name))
-        source.give(name)
-        model.home[name] = target
-        model.counts.bytes_rebuilt += size_bytes
-        model.counts.rebuilt.append((model.agenda.now_s, name, model.where(source), move.node, size_bytes))
-        model.changed(source, has_room=True)
-        model.changed(target)
-        self._move_to(volume, model.affinity(target))
-        for done in move.waiting:
-            done()
-
-    def _move_to(self, volume: PersistentVolume, affinity: VolumeNodeAffinity, *, home: str = "") -> None:
-        """Write a volume's node affinity as its driver does; `home` is the node of a volume that may move."""
-        others = {key: value for key, value in volume.metadata.annotations.items() if key != VOLUME_HOME}
-        annotations = {**others, VOLUME_HOME: home} if home else others
-        self.model.objects.put(renewed(volume, {"annotations": annotations}, spec={"node_affinity": affinity}))
+def stays(pod: Pod) -> bool:
+    """True for pods that a drain leaves alone: those that belong to the node, have ended, or are terminating."""
+    return is_daemon(pod) or is_mirror(pod) or pod.is_terminal or pod.metadata.is_terminating
 
 
 Slot = tuple[str, str]
@@ -160,7 +225,7 @@ Slot = tuple[str, str]
 class Kubelets:
     _world: WorldState
     _controllers: Controllers
-    _rebuilds: Rebuilds
+    _storage: StorageModel
     _missing: dict[str, int] = field(default_factory=dict)
     """By uid: how many volumes a bound pod still waits for."""
     _attached: dict[Slot, dict[str, set[str]]] = field(default_factory=dict)
@@ -284,10 +349,10 @@ class Kubelets:
         if node is None or volume is None or self._world.now(pod) is None:
             return
         if not self._take_slot(pod, volume):
-            latency_s = self._rebuilds.model.settings.of(driver_of(volume)).attach_latency_s
+            latency_s = self._storage.settings.of(driver_of(volume)).attach_latency_s
             self._world.agenda.after(latency_s, lambda: self._no_slot(pod, volume))
             return
-        self._rebuilds.attach(pod, node, volume, lambda: self._volume_came(pod))
+        self._storage.rebuilding.attach(pod, node, volume, lambda: self._volume_came(pod))
 
     def _volume_came(self, pod: Pod) -> None:
         if pod.uid in self._missing:
@@ -314,7 +379,7 @@ class Kubelets:
 
     def _slots(self, node: str, driver: str) -> int | None:
         """How many volumes of a driver a node really takes; None for no limit."""
-        true = self._rebuilds.model.settings.of(driver).attach_slots
+        true = self._storage.settings.of(driver).attach_slots
         if true is not None:
             return true
         csi_node = self._world.get(CSINode, node)
@@ -347,7 +412,7 @@ class Kubelets:
 
     def _correct(self, node: str, driver: str) -> None:
         """Write the driver's true limit into the CSINode."""
-        csi_node, true = self._world.get(CSINode, node), self._rebuilds.model.settings.of(driver).attach_slots
+        csi_node, true = self._world.get(CSINode, node), self._storage.settings.of(driver).attach_slots
         entry = csi_node.driver(driver) if csi_node is not None else None
         if csi_node is None or entry is None or true is None or entry.allocatable.count == true:
             return
