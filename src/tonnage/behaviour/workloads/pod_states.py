@@ -29,7 +29,7 @@ from tonnage import errors, quantity
 from tonnage.clock import Clock, exponential_s, remaining_s
 from tonnage.objects import apps_v1, batch_v1, selectors
 from tonnage.objects.core_v1 import VOLUME_ATTACHMENT_LIMIT_EXCEEDED, VOLUME_NODE_AFFINITY, Pod, ReplicationController
-from tonnage.objects.meta import Condition, Key, Object, OwnerReference
+from tonnage.objects.meta import Condition, Key, Object
 from tonnage.objects.small_groups import PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus
 
 NUMBERED_NAME: Final = re.compile(r"(.*)-([0-9]+)")
@@ -229,8 +229,15 @@ _CONDITION: Final = "DisruptionAllowed"
 _MOST_PODS: Final = 2**31 - 1
 """The largest number of a status."""
 
-Scale = Callable[[OwnerReference, str], tuple[str, int] | None]
-"""(uid, replicas) of the workload of a pod's controller in a namespace, None if it is unknown."""
+Sized = apps_v1.Deployment | apps_v1.ReplicaSet | apps_v1.StatefulSet | ReplicationController
+_OWNERS_OF_PODS: Final[Mapping[tuple[str, str], type[Object]]] = {
+    ("", "ReplicationController"): ReplicationController,
+    ("apps", "StatefulSet"): apps_v1.StatefulSet,
+    ("apps", "ReplicaSet"): apps_v1.ReplicaSet,
+}
+"""By API group and kind: workloads whose size is known."""
+Find = Callable[[type[Object], Key], Object | None]
+"""An object by its class and key, None if there is none."""
 
 
 class NoController(errors.TonnageError):
@@ -246,7 +253,7 @@ class ExpectedCounts:
     unmanaged: tuple[str, ...] = ()
 
 
-def expected_pods(spec: PodDisruptionBudgetSpec, pods: Sequence[Pod], scale_of: Scale) -> ExpectedCounts:
+def expected_pods(spec: PodDisruptionBudgetSpec, pods: Sequence[Pod], find: Find) -> ExpectedCounts:
     """Count by the budget's limit: a percentage needs the size of the pods' workloads, a number does not.
 
     Raises NoController, and ValueError for a limit that is neither number nor percentage.
@@ -255,7 +262,7 @@ def expected_pods(spec: PodDisruptionBudgetSpec, pods: Sequence[Pod], scale_of: 
         return ExpectedCounts(0, 0)
     if spec.max_unavailable is None and isinstance(spec.min_available, int):
         return ExpectedCounts(len(pods), spec.min_available)
-    count, unmanaged = _expected_scale(pods, scale_of)
+    count, unmanaged = _expected_scale(pods, find)
     if spec.max_unavailable is not None:
         healthy = max(0, count - scaled_value(spec.max_unavailable, count, round_up=True))
     else:
@@ -263,27 +270,17 @@ def expected_pods(spec: PodDisruptionBudgetSpec, pods: Sequence[Pod], scale_of: 
     return ExpectedCounts(count, healthy, unmanaged)
 
 
-Sized = apps_v1.Deployment | apps_v1.ReplicaSet | apps_v1.StatefulSet | ReplicationController
-Find = Callable[[type[Object], Key], Object | None]
-"""An object by its class and key, None if there is none."""
-
-
-def workload_size(controller: OwnerReference, namespace: str, find: Find) -> tuple[str, int] | None:
-    """(uid, replicas) of a pod's workload; the Deployment's for a ReplicaSet that a Deployment made. None: unknown."""
-    group, key = controller.api_version.rpartition("/")[0], f"{namespace}/{controller.name}"
-    if (group, controller.kind) == ("", "ReplicationController"):
-        return _sized(find(ReplicationController, key), controller.uid)
-    if group != "apps":
+def workload_of_size(pod: Pod, find: Find) -> Sized | None:
+    """The workload of a pod; the Deployment's for a ReplicaSet that a Deployment made. None: unknown."""
+    owner = pod.metadata.controller
+    kind = _OWNERS_OF_PODS.get((owner.api_version.rpartition("/")[0], owner.kind)) if owner is not None else None
+    found = find(kind, f"{pod.namespace}/{owner.name}") if owner is not None and kind is not None else None
+    if found is None or owner is None or found.uid != owner.uid:
         return None
-    if controller.kind == "StatefulSet":
-        return _sized(find(apps_v1.StatefulSet, key), controller.uid)
-    if controller.kind != "ReplicaSet":
-        return None
-    found = find(apps_v1.ReplicaSet, key)
-    above = found.metadata.controller if found is not None and found.uid == controller.uid else None
-    if above is not None and above.kind == "Deployment":
-        return _sized(find(apps_v1.Deployment, f"{namespace}/{above.name}"), above.uid)
-    return _sized(found, controller.uid)
+    above = found.metadata.controller
+    if isinstance(found, apps_v1.ReplicaSet) and above is not None and above.kind == "Deployment":
+        found, owner = find(apps_v1.Deployment, f"{pod.namespace}/{above.name}"), above
+    return found if isinstance(found, Sized) and found.uid == owner.uid else None
 
 
 def makers_of(objects: Iterable[Object]) -> dict[str, Object]:
@@ -301,11 +298,7 @@ def workload_of(pod: Pod, makers: Mapping[str, Object]) -> str:
     return f"{owner.kind}/{pod.namespace}/{owner.name}"
 
 
-def _sized(found: Object | None, uid: str) -> tuple[str, int] | None:
-    return (found.uid, found.spec.replicas) if isinstance(found, Sized) and found.uid == uid else None
-
-
-def _expected_scale(pods: Iterable[Pod], scale_of: Scale) -> tuple[int, tuple[str, ...]]:
+def _expected_scale(pods: Iterable[Pod], find: Find) -> tuple[int, tuple[str, ...]]:
     """The sum of sizes of all workloads of these pods, every workload once; and the pods without a controller."""
     asked: set[str] = set()
     sizes: dict[str, int] = {}
@@ -316,10 +309,10 @@ def _expected_scale(pods: Iterable[Pod], scale_of: Scale) -> tuple[int, tuple[st
             unmanaged.append(pod.name)
         elif controller.uid not in asked:
             asked.add(controller.uid)
-            found = scale_of(controller, pod.namespace)
+            found = workload_of_size(pod, find)
             if found is None:
                 raise NoController(f'found no controllers for pod "{pod.name}"')
-            sizes[found[0]] = found[1]
+            sizes[found.uid] = found.spec.replicas
     return min(sum(sizes.values()), _MOST_PODS), tuple(unmanaged)
 
 
@@ -406,7 +399,7 @@ def with_true_status(
     """The budget as its controller would leave it, given these pods."""
     mine = [pod for pod in pods if pod.namespace == budget.namespace and guards(budget, pod)]
     try:
-        wanted = expected_pods(budget.spec, mine, lambda owner, namespace: workload_size(owner, namespace, find))
+        wanted = expected_pods(budget.spec, mine, find)
         status = status_of(budget, mine, wanted, {}, now)
     except (NoController, ValueError) as exc:
         status = failed_status(budget, str(exc), now)

@@ -18,7 +18,7 @@ from tonnage.controllers.workloads.workload_controller import replacing
 from tonnage.objects import core_v1, selectors
 from tonnage.objects.apps_v1 import Deployment, ReplicaSet, StatefulSet
 from tonnage.objects.document import Doc
-from tonnage.objects.meta import Key, Object, OwnerReference
+from tonnage.objects.meta import Key, Object
 from tonnage.objects.small_groups import PodDisruptionBudget, PodDisruptionBudgetStatus
 
 _log = logs.logger("tonnage.controllers.workloads.disruption")
@@ -68,7 +68,7 @@ class DisruptionController(QueueController):
             pods = [pod for pod in there if selectors.selects(budget.spec.selector, pod.metadata.labels)]
             if not pods:
                 self._recorder.event(budget, "Normal", "NoPods", "Count", "No matching pods found")
-            wanted = pod_states.expected_pods(budget.spec, pods, self._scale_of)
+            wanted = pod_states.expected_pods(budget.spec, pods, self._find)
         except (pod_states.NoController, ValueError, selectors.InvalidSelector) as exc:
             note = f"Failed to calculate the number of expected pods: {exc}"
             self._recorder.event(budget, "Warning", "CalculateExpectedPodCountFailed", "Count", note)
@@ -112,8 +112,9 @@ class DisruptionController(QueueController):
         patch: Doc = {"metadata": metadata, "status": doc}
         await self._client.patch(PodDisruptionBudget, budget.key, patch, subresource="status")
 
-    def _scale_of(self, controller: OwnerReference, namespace: str) -> tuple[str, int] | None:
-        return pod_states.workload_size(controller, namespace, lambda kind, key: self._sizes[kind].get(key))
+    def _find(self, kind: type[Object], key: Key) -> Object | None:
+        found: Object | None = self._sizes[kind].get(key)
+        return found
 
     async def _reset_stale_condition(self, key: Key) -> float | None:
         """Remove a DisruptionTarget condition that no deletion followed."""

@@ -16,16 +16,17 @@ from tonnage.behaviour.workloads.pod_states import (
     stale_after_s,
     status_of,
 )
+from tonnage.objects.apps_v1 import ReplicaSet
 from tonnage.objects.core_v1 import Pod
-from tonnage.objects.meta import OwnerReference
+from tonnage.objects.meta import Object
 from tonnage.objects.small_groups import PodDisruptionBudget
 
-SIZES = {"uid-a": 5, "uid-b": 3}
+SIZES = {"default/a": 5, "default/b": 3}
 
 
-def scale_of(controller: OwnerReference, namespace: str) -> tuple[str, int] | None:
-    assert namespace == "default"
-    return (controller.uid, SIZES[controller.uid]) if controller.uid in SIZES else None
+def find(kind: type[Object], key: str) -> Object | None:
+    assert kind is ReplicaSet
+    return replica_set(key.removeprefix("default/"), SIZES[key]) if key in SIZES else None
 
 
 def pods_of(*names: str) -> list[Pod]:
@@ -46,17 +47,17 @@ def pods_of(*names: str) -> list[Pod]:
 def test_what_is_expected_follows_from_the_limit_and_the_workloads(
     limits: PodDisruptionBudget, pods: int, healthy: int
 ) -> None:
-    assert expected_pods(limits.spec, pods_of("a", "a", "b"), scale_of) == ExpectedCounts(pods, healthy)
+    assert expected_pods(limits.spec, pods_of("a", "a", "b"), find) == ExpectedCounts(pods, healthy)
 
 
 def test_pods_without_a_controller_are_named() -> None:
-    found = expected_pods(budget(max_unavailable=1).spec, [a_pod("bare"), *pods_of("b")], scale_of)
+    found = expected_pods(budget(max_unavailable=1).spec, [a_pod("bare"), *pods_of("b")], find)
     assert found == ExpectedCounts(3, 2, ("bare",))
 
 
 def test_a_controller_that_nobody_knows_fails_the_count() -> None:
     with pytest.raises(NoController, match='found no controllers for pod "pod-0"'):
-        expected_pods(budget(max_unavailable=1).spec, pods_of("unknown"), scale_of)
+        expected_pods(budget(max_unavailable=1).spec, pods_of("unknown"), find)
 
 
 def test_healthy_is_ready_staying_and_not_about_to_be_evicted() -> None:
