@@ -15,6 +15,7 @@ from tonnage.apiserver import settings as api_settings
 from tonnage.apiserver.settings import DEFAULT_ISSUER, MAX_BACKUPS, MAX_MEGABYTES, RBAC_MODE, AuditSettings
 from tonnage.cli.flags.flag_table import flag_table
 from tonnage.cli.output import Parsed, echo, feature_gates, from_flags, logging_options, say_all
+from tonnage.cli.running import settle
 from tonnage.clock import SystemClock
 from tonnage.errors import TonnageError
 from tonnage.printable import printable
@@ -110,8 +111,6 @@ def apiserver(data_dir: Path, check: bool, backup: Path | None, **flags: Any) ->
 _SWITCH_INTERVAL_S = 0.0005
 """How long a busy event loop may keep the interpreter from the store's writer thread. With Python's 5 ms a loop that
 never idles can delay a commit for seconds; 0.5 ms has no measurable cost."""
-_YOUNG_OBJECTS = 20_000
-"""Allocations between two collections of the youngest generation. Python's 700 are about three requests."""
 
 
 async def _run(settings: ServerSettings) -> None:
@@ -124,10 +123,7 @@ async def _run(settings: ServerSettings) -> None:
         loop.add_signal_handler(number, told_to_stop.set)
     gc.disable()  # everything loaded here stays; a collection would find nothing
     async with memory_kept_level(SystemClock()), serve(settings) as server:
-        # Code, schemas and stored objects stay alive; reference counts free what a request allocates.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(_YOUNG_OBJECTS, 20, 20)
+        settle()
         gc.enable()
         echo(f"kubeconfig {server.kubeconfig}", err=True)
         echo(f"ready {server.url}")

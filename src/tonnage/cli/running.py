@@ -39,8 +39,17 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_USUAL_THRESHOLD: Final = (700, 10, 10)
-"""Python's default thresholds of the garbage collector. Objects loaded before are frozen."""
+_YOUNG_OBJECTS: Final = 20_000
+"""Allocations between two collections of the youngest generation, in a program that runs for long. Python's 700 are one
+or two pods, or three requests."""
+
+
+def settle() -> None:
+    """Freeze loaded objects, so that garbage collections skip them: most stay, reference counts free what belongs to a
+    pod or a request, and cycles are rare. At 5,000 nodes decisions took about a sixth less time in one comparison."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_YOUNG_OBJECTS, 20, 20)
 
 
 def connection_of(wanted: Path | None, master: str = "") -> ServerConnection:
@@ -216,8 +225,7 @@ async def connected(
 
 async def run_until_signalled(work: Coroutine[Any, Any, None]) -> None:
     """Run the work. SIGTERM or Ctrl-C cancels it and waits for its clean-up."""
-    gc.freeze()
-    gc.set_threshold(*_USUAL_THRESHOLD)
+    settle()
     async with memory_kept_level(SystemClock()):
         running = asyncio.create_task(work)
         loop = asyncio.get_running_loop()

@@ -42,12 +42,15 @@ MAX_OUTPUT_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class PluginAnswer:
-    """A plugin's answer; without `expires_at` it is used until the server refuses it."""
+class ShownIdentity:
+    """The Authorization header of requests, and the client certificate of connections."""
 
-    token: str = field(default="", repr=False)
+    authorization: str = field(default="", repr=False)
     certificate: Certificate | None = None
-    expires_at: datetime | None = None
+
+
+PluginAnswer = tuple[ShownIdentity, datetime | None]
+"""Whom a plugin says that we are, and until when; None: until the server refuses it."""
 
 
 class ExecCredentials:
@@ -60,14 +63,14 @@ class ExecCredentials:
         self._waiting = 0
         """How many callers wait for the current run."""
 
-    async def current(self) -> PluginAnswer:
-        """The valid answer, from a new run of the plugin if needed. Raises NoCredentials."""
-        given = self._given
-        if given is None or (given.expires_at is not None and given.expires_at <= self._clock.now()):
+    async def current(self) -> ShownIdentity:
+        """The valid identity, from a new run of the plugin if needed. Raises NoCredentials."""
+        identity, expires_at = self._given or (None, None)
+        if identity is None or (expires_at is not None and expires_at <= self._clock.now()):
             return await self.renew()
-        return given
+        return identity
 
-    async def renew(self) -> PluginAnswer:
+    async def renew(self) -> ShownIdentity:
         """Run the plugin. Callers during a run share its answer or failure, because the plugin may ask a person.
 
         The plugin is killed when no caller waits any more.
@@ -78,7 +81,7 @@ class ExecCredentials:
             run.add_done_callback(self._has_run)
         self._waiting += 1
         try:
-            return await asyncio.shield(run)
+            return (await asyncio.shield(run))[0]
         finally:
             self._waiting -= 1
             if not self._waiting and not run.done():
@@ -259,7 +262,8 @@ def _read(out: bytes, plugin: ExecPlugin) -> PluginAnswer:
             connection.context_of(KubeconfigCluster("", skip_tls_verify=True), certificate)
         except (ssl.SSLError, ValueError) as exc:
             raise _useless(plugin, f"returned no certificate with its key in PEM form ({exc})") from exc
-    return PluginAnswer(status.token, certificate, status.expiration_timestamp)
+    identity = ShownIdentity(f"Bearer {status.token}" if status.token else "", certificate)
+    return identity, status.expiration_timestamp
 
 
 def _useless(plugin: ExecPlugin, problem: str) -> NoCredentials:
@@ -272,14 +276,6 @@ _MAX_FILE_BYTES = 1 << 20
 """Tokens and certificates are a few KiB."""
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class ShownIdentity:
-    """The Authorization header of requests, and the client certificate of connections."""
-
-    authorization: str = field(default="", repr=False)
-    certificate: Certificate | None = None
 
 
 class Credentials:
@@ -298,8 +294,7 @@ class Credentials:
     async def identity(self) -> ShownIdentity:
         """The current identity. Raises NoCredentials."""
         if self._exec is not None:
-            given = await self._exec.current()
-            return ShownIdentity(f"Bearer {given.token}" if given.token else "", given.certificate)
+            return await self._exec.current()
         return ShownIdentity(self._authorization(), self._certificate())
 
     async def renew(self, refused: ShownIdentity) -> bool:
