@@ -143,11 +143,16 @@ def judged_version(connection: sqlite3.Connection, path: Path) -> int | None:
     if application_id == 0 and version == 0 and tables == 0:
         return None
     if application_id != APPLICATION_ID:
-        raise errors.StoreForeign(path, application_id)
+        told = f"is a database of another program (application id {application_id}); it was left as it is"
+        raise errors.StoreForeign(path, told, "name another folder")
+    has = f"has schema version {version}, this Tonnage knows version"
     if version > SCHEMA_VERSION:
-        raise errors.StoreTooNew(path, version, SCHEMA_VERSION)
+        raise errors.StoreForeign(
+            path, f"{has}s up to {SCHEMA_VERSION}", "run the Tonnage that wrote it, or a later one"
+        )
     if version < SCHEMA_VERSION:
-        raise errors.StoreTooOld(path, version, SCHEMA_VERSION)
+        way_out = "copy what is needed with a Tonnage that reads it, or remove the folder"
+        raise errors.StoreForeign(path, f"{has} {SCHEMA_VERSION}; it was left as it is", way_out)
     return version
 
 

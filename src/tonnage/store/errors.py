@@ -223,26 +223,13 @@ class StoreCorrupt(StoreError):
 
 
 class StoreForeign(StoreError):
-    text = "{path} is a database of another program (application id {application_id}); it was left as it is"
-    remedy = "name another folder"
+    """The file is of another program, or of another version of this one. It was not changed."""
+
+    text = "{path} {detail}"
+    remedy = "{way_out}"
     path: Path
-    application_id: int
-
-
-class StoreTooNew(StoreError):
-    text = "{path} has schema version {version}, this Tonnage knows versions up to {known}"
-    remedy = "run the Tonnage that wrote it, or a later one"
-    path: Path
-    version: int
-    known: int
-
-
-class StoreTooOld(StoreError):
-    text = "{path} has schema version {version}, this Tonnage knows version {known}; it was left as it is"
-    remedy = "copy what is needed with a Tonnage that reads it, or remove the folder"
-    path: Path
-    version: int
-    known: int
+    detail: str
+    way_out: str
 
 
 class StoreFull(StoreError):

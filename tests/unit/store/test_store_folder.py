@@ -22,8 +22,6 @@ from tonnage.store.errors import (
     StoreInUse,
     StoreNoPermission,
     StoreNotADirectory,
-    StoreTooNew,
-    StoreTooOld,
 )
 from tonnage.store.folder import StoreOptions
 from tonnage.store.store import Store
@@ -195,7 +193,6 @@ async def test_a_database_of_another_program_is_refused_and_not_changed(folder: 
     before = path.read_bytes()
     with pytest.raises(StoreForeign) as refused:
         await Store.open(folder)
-    assert refused.value.application_id == application_id
     assert str(refused.value) == (
         f"{path} is a database of another program (application id {application_id}); it was left as it is"
     )
@@ -208,9 +205,8 @@ async def test_a_file_of_a_later_tonnage_is_refused_and_not_changed(folder: Path
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 3")
     before = path.read_bytes()
-    with pytest.raises(StoreTooNew) as refused:
+    with pytest.raises(StoreForeign) as refused:
         await Store.open(folder)
-    assert (refused.value.version, refused.value.known) == (3, 2)
     assert str(refused.value) == f"{path} has schema version 3, this Tonnage knows versions up to 2"
     assert refused.value.hint == "run the Tonnage that wrote it, or a later one"
     assert path.read_bytes() == before
@@ -224,10 +220,10 @@ async def test_a_file_of_an_earlier_schema_is_refused_and_not_changed(folder: Pa
         connection.execute(f"PRAGMA user_version = {version}")
     before = path.read_bytes()
     for refuses in (partial(check_folder, folder), partial(back_up, folder, folder.parent / "backup")):
-        with pytest.raises(StoreTooOld) as told:
+        with pytest.raises(StoreForeign) as told:
             refuses()
         assert told.value.path == path
-    with pytest.raises(StoreTooOld) as refused:
+    with pytest.raises(StoreForeign) as refused:
         await Store.open(folder)
     assert str(refused.value) == (
         f"{path} has schema version {version}, this Tonnage knows version 2; it was left as it is"
