@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -118,16 +119,12 @@ def _check(settings: PlaneSettings) -> None:
 async def _run(settings: PlaneSettings, manifests: list[Doc]) -> None:
     from tonnage.plane.cluster import Plane
 
-    with output.shown_status("loading") as show:
-        plane = Plane(
-            settings,
-            clock=SystemClock(),
-            rng=random.Random(secrets.randbits(64)),
-            manifests=manifests,
-            progress=show,
-        )
-        await plane.__aenter__()
-    try:
+    clock, rng = SystemClock(), random.Random(secrets.randbits(64))
+    async with AsyncExitStack() as stack:
+        with output.shown_status("loading") as show:
+            plane = await stack.enter_async_context(
+                Plane(settings, clock=clock, rng=rng, manifests=manifests, progress=show)
+            )
         echo(f"kubeconfig {settings.kubeconfig}", err=True)
         running.say_ready(plane.url)
         if plane.dashboard_url:
@@ -135,8 +132,6 @@ async def _run(settings: PlaneSettings, manifests: list[Doc]) -> None:
         if sys.stderr.isatty():
             echo("\n".join(_next_steps(settings)), err=True)
         await plane.run()
-    finally:
-        await plane.__aexit__(None, None, None)
 
 
 def _next_steps(settings: PlaneSettings) -> Iterator[str]:
@@ -232,11 +227,12 @@ async def run_suite(suite: Suite, folder: Path, console: Console) -> list[str]:
     )
     clock = SystemClock()
     console.rule(text(suite.title, "bold"))
-    with console.status("starting a cluster"):
-        started_at = clock.monotonic()
-        plane = Plane(settings, clock=clock, rng=random.Random(secrets.randbits(64)))
-        await plane.__aenter__()
-    try:
+    async with AsyncExitStack() as stack:
+        with console.status("starting a cluster"):
+            started_at = clock.monotonic()
+            plane = await stack.enter_async_context(
+                Plane(settings, clock=clock, rng=random.Random(secrets.randbits(64)))
+            )
         ready = f"a cluster at {plane.url}, ready after {clock.monotonic() - started_at:.1f} s"
         pools = f"pools {', '.join(suite.node_pools)}" + (f"; {suite.gates}" if suite.gates else "")
         console.print(text(f"{ready}: {pools}"))
@@ -244,9 +240,7 @@ async def run_suite(suite: Suite, folder: Path, console: Console) -> list[str]:
         for story in suite.stories:
             async with runner.story(title_of(story)):
                 await story(runner)
-        return runner.failures
-    finally:
-        await plane.__aexit__(None, None, None)
+    return runner.failures
 
 
 def _profiles(folder: Path) -> Path:
