@@ -15,11 +15,10 @@ from tonnage.apiserver import settings as api_settings
 from tonnage.apiserver.settings import DEFAULT_ISSUER, MAX_BACKUPS, MAX_MEGABYTES, RBAC_MODE, AuditSettings
 from tonnage.cli.flags.flag_table import flag_table
 from tonnage.cli.output import Parsed, echo, feature_gates, from_flags, logging_options, say_all
-from tonnage.cli.running import settle
 from tonnage.clock import SystemClock
 from tonnage.errors import TonnageError
 from tonnage.printable import printable
-from tonnage.serving.process_memory import memory_kept_level
+from tonnage.serving.process_memory import memory_kept_level, settle
 
 if TYPE_CHECKING:
     from tonnage.apiserver.server import ServerSettings

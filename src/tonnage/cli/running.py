@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import os
 import random
 import secrets
@@ -29,7 +28,7 @@ from tonnage.cli.flags.go_flags import LEASE_TIMES, Election
 from tonnage.cli.output import Flags, Option, echo, options, wrong_usage
 from tonnage.client.leadership import LeaseTimes
 from tonnage.clock import SystemClock
-from tonnage.serving.process_memory import memory_kept_level
+from tonnage.serving.process_memory import memory_kept_level, settle
 
 if TYPE_CHECKING:
     from tonnage.client.config.connection import ServerConnection
@@ -38,18 +37,6 @@ if TYPE_CHECKING:
     from tonnage.csi.client import CsiClient, OnCall
 
 T = TypeVar("T")
-
-_YOUNG_OBJECTS: Final = 20_000
-"""Allocations between two collections of the youngest generation, in a program that runs for long. Python's 700 are one
-or two pods, or three requests."""
-
-
-def settle() -> None:
-    """Freeze loaded objects, so that garbage collections skip them: most stay, reference counts free what belongs to a
-    pod or a request, and cycles are rare. At 5,000 nodes decisions took about a sixth less time in one comparison."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(_YOUNG_OBJECTS, 20, 20)
 
 
 def connection_of(wanted: Path | None, master: str = "") -> ServerConnection:

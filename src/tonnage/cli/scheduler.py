@@ -17,8 +17,9 @@ from tonnage.cli.flags.flag_table import flag_table
 from tonnage.cli.flags.go_flags import Election, GoCommand, lease_place_options, lease_time_options, version_flag
 from tonnage.cli.flags.scheduler_flags import configured, kube_scheduler_options, lease_times, removed_options
 from tonnage.cli.output import Flags, feature_gates, logging_options, say, say_all
-from tonnage.cli.running import connected, connection_of, run_until_signalled, say_ready, settle
+from tonnage.cli.running import connected, connection_of, run_until_signalled, say_ready
 from tonnage.errors import TonnageError
+from tonnage.serving.process_memory import settle
 
 if TYPE_CHECKING:
     from tonnage.scheduler.pod_traces import Tracer

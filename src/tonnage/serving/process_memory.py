@@ -36,6 +36,19 @@ _M_ARENA_MAX: Final = -8
 _ARENAS: Final = 2
 
 
+_YOUNG_OBJECTS: Final = 20_000
+"""Allocations between two collections of the youngest generation, in a program that runs for long. Python's 700 are one
+or two pods, or three requests."""
+
+
+def settle() -> None:
+    """Freeze loaded objects, so that garbage collections skip them: most stay, reference counts free what belongs to a
+    pod or a request, and cycles are rare. At 5,000 nodes decisions took about a sixth less time in one comparison."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_YOUNG_OBJECTS, 20, 20)
+
+
 @asynccontextmanager
 async def memory_kept_level(clock: Clock) -> AsyncIterator[None]:
     """Bound the memory of connections and threads, and collect garbage once a minute inside the block."""
