@@ -29,16 +29,10 @@ from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster, in_topology
 from tonnage.scheduling.cluster.columns import SEARCH_ENDED, Bits, Rows, count, only_row, row_count, row_numbers
 from tonnage.scheduling.configuration.plugin_args import LegacyPools, PoolFit, StorageCapacityArgs
-from tonnage.scheduling.volumes.capacity.class_capacity import (
-    NOTHING,
-    joint_name,
-    member_of,
-    members_of,
-    room_of_members,
-)
+from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING, joint_name, member_of, members_of
 from tonnage.scheduling.volumes.capacity.groups import pool_ids_of
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
-from tonnage.scheduling.volumes.capacity.pools import NO_ROOM, Room, room_of, room_without_gate, scored_capacity
+from tonnage.scheduling.volumes.capacity.pools import Room, room_in_all, room_of, room_without_gate, scored_capacity
 from tonnage.scheduling.volumes.capacity.reading import CapacityPolicy, Held
 from tonnage.scheduling.volumes.demand import ClaimGroup, Demand, Provision, VolumePlan, by_size, counted_bytes
 from tonnage.scheduling.volumes.packing.pool_fits import Sizes, descending
@@ -123,22 +117,14 @@ class SharedRooms:
         """What claims may take of an object, or of joined ones: for classes with different pools, all of them."""
         members, connected = self._connected(joined)
         if not connected:
-            return room_of_members(joined, self._room)
-        least = self._ids.least_of(connected)
-        rooms = [self._room(member, descending(least[pool] for pool in pool_ids_of(member))) for member in members]
-        if not all(room.is_known for room in rooms):
-            return NO_ROOM
-        slots = min(room.slots for room in rooms)
-        if len({frozenset(pool_ids_of(capacity)) for capacity in members}) == 1:
-            return rooms[0]._replace(
-                claim_limit=min(room.claim_limit for room in rooms),
-                keeps=max(room.keeps for room in rooms),
-                pools=min(room.pools for room in rooms),
-                slots=slots,
-            )
-        kept = max(room.keeps for room in rooms)
-        pools = {pool for capacity in members for pool in pool_ids_of(capacity)}
-        return Room(descending(least[pool] - kept for pool in pools), keeps=kept, slots=slots)
+            return room_in_all([self._room(member) for member in members])
+        least, pools = self._ids.least_of(connected), {member.key: pool_ids_of(member) for member in members}
+        rooms = [self._room(each, descending(least[pool] for pool in pools[each.key])) for each in members]
+        room = room_in_all(rooms)
+        if not room.is_known or len({frozenset(each) for each in pools.values()}) == 1:
+            return room
+        every = {pool for each in pools.values() for pool in each}
+        return Room(descending(least[pool] - room.keeps for pool in every), keeps=room.keeps, slots=room.slots)
 
     def held(self, joined: CSIStorageCapacity, own: Collection[Key]) -> Held:
         """The holds on an object, on those that it is joined of, and on those with exactly the same pools."""

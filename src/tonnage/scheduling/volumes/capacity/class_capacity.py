@@ -11,18 +11,19 @@ siblings of every class, all objects that reach the node are joined.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence, Set
+from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 import numpy.typing as npt
 
+from tonnage.keyed import Shelf
 from tonnage.objects.meta import Key, StampedMeta
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Mask, Rows, row_count
-from tonnage.scheduling.volumes.capacity.pools import NO_ROOM, Room, Topology, canonical
+from tonnage.scheduling.volumes.capacity.pools import Topology, canonical
 from tonnage.scheduling.volumes.capacity.reading import CapacityPolicy, Numbers, Question, Reading
 from tonnage.scheduling.volumes.packing.pool_fits import UNLIMITED, SearchBudget, Sizes
 from tonnage.scheduling.volumes.packing.pool_grades import Grade, Grades
@@ -174,11 +175,7 @@ class ClassCapacity:
             reading.choose_by(pool_policy)
 
     def add(self, entry: CapacityEntry) -> None:
-        self.put_in(entry)
-        self._lay(entry)
-
-    def put_in(self, entry: CapacityEntry) -> None:
-        """Give an object a number and read it. The caller lays it out over rows."""
+        """Give an object a number, read it, and lay it out over its rows."""
         if self._free:
             entry.number = self._free.pop()
             self.entries[entry.number] = entry
@@ -186,6 +183,7 @@ class ClassCapacity:
             entry.number = len(self.entries)
             self.entries.append(entry)
         self.rewrite(entry)
+        self._lay(entry)
 
     def rewrite(self, entry: CapacityEntry) -> None:
         """Read an object's new figures and holds."""
@@ -197,14 +195,10 @@ class ClassCapacity:
         for reading in self._readings.values():
             reading.write_holds(entry.number)
 
-    def take_out(self, entry: CapacityEntry) -> None:
-        """Remove an object from every reading. Undoes `put_in`."""
+    def drop(self, entry: CapacityEntry) -> None:
         self._free.append(entry.number)
         for reading in self._readings.values():
             reading.write(entry.number, None)
-
-    def drop(self, entry: CapacityEntry) -> None:
-        self.take_out(entry)
         for row in entry.rows.tolist():
             self._write_row(row, [each for each in self.entries_at(row) if each is not entry])
 
@@ -274,64 +268,36 @@ def member_of(capacity: CSIStorageCapacity, class_name: str) -> CSIStorageCapaci
     return next((member for member in members_of(capacity) if member.storage_class_name == class_name), capacity)
 
 
-def room_of_members(capacity: CSIStorageCapacity, room_of: Callable[[CSIStorageCapacity], Room]) -> Room:
-    """What claims may take from all members at once: the smallest of each pool, largest pool first."""
-    if not isinstance(capacity, JoinedCapacity):
-        return room_of(capacity)
-    rooms = [room_of(member) for member in capacity.members]
-    if not all(room.is_known for room in rooms):
-        return NO_ROOM
-    pools = tuple(min(each) for each in zip(*(room.pools for room in rooms), strict=False))
-    limit, free = min(room.claim_limit for room in rooms), min(room.free_bytes for room in rooms)
-    return Room(pools, limit, free, max(room.keeps for room in rooms), min(room.slots for room in rooms))
-
-
 class JointCapacity(ClassCapacity):
-    """The joined objects of several classes, laid out over rows."""
+    """The joined objects of several classes, laid out over rows. It is made anew when objects come, go or reach other
+    nodes."""
 
-    def __init__(self, cluster: Cluster, parts: Sequence[ClassCapacity], search: SearchBudget = UNLIMITED) -> None:
-        super().__init__(cluster, search)
-        self._parts = parts
-        self.is_stale = True
-        """Objects came, went or reach other nodes: `follow` must be called."""
-        self._joined: dict[tuple[str, ...], CapacityEntry] = {}
-
-    def follow(self) -> None:
-        """Join the current objects."""
-        self.is_stale = False
-        wanted = self._combinations()
-        for uids in [uids for uids in self._joined if uids not in wanted]:
-            self.take_out(self._joined.pop(uids))
-        for uids, (members, rows) in wanted.items():
-            entry = self._joined.get(uids)
-            now = [member.capacity for member in members]
-            if entry is None:
-                entry = self._joined[uids] = CapacityEntry(_joined(now), NO_ROWS)
-                self.put_in(entry)
-            elif any(each is not known for each, known in zip(now, members_of(entry.capacity), strict=True)):
-                entry.capacity = _joined(now)  # an object was deleted and created again, with other figures
-                self.rewrite(entry)
-            entry.rows = np.array(rows, dtype=np.intp)
-        self.rebuild()
+    def __init__(
+        self, cluster: Cluster, parts: Sequence[ClassCapacity], search: SearchBudget, pool_policy: PoolPolicy
+    ) -> None:
+        super().__init__(cluster, search, pool_policy)
+        self._of_member: Shelf[str, int, CapacityEntry] = Shelf()
+        """Joined objects by the `identity` of a member, and by number."""
+        wanted: dict[tuple[CapacityEntry, ...], list[int]] = {}
+        for row in range(cluster.size):
+            combinations = list(product(*(part.entries_at(row) for part in parts)))
+            # On each row those of one topology, otherwise all.
+            siblings = [each for each in combinations if len({_topology(entry) for entry in each}) == 1]
+            for members in siblings or combinations:
+                wanted.setdefault(members, []).append(row)
+        for members, rows in wanted.items():
+            entry = CapacityEntry(_joined([member.capacity for member in members]), np.array(rows, dtype=np.intp))
+            self.add(entry)
+            for member in members:
+                self._of_member.put(identity(member.capacity), entry.number, entry)
 
     def member_changed(self, new: CSIStorageCapacity) -> None:
         """Read the new figures and holds of one member."""
         uid = identity(new)
-        for entry in [entry for uids, entry in self._joined.items() if uid in uids]:
+        for entry in self._of_member[uid]:
             members = [new if identity(member) == uid else member for member in members_of(entry.capacity)]
             entry.capacity = _joined(members)
             self.rewrite(entry)
-
-    def _combinations(self) -> dict[tuple[str, ...], tuple[Sequence[CapacityEntry], list[int]]]:
-        """The objects to join, one per class, with their rows: on each row those of one topology, otherwise all."""
-        wanted: dict[tuple[str, ...], tuple[Sequence[CapacityEntry], list[int]]] = {}
-        for row in range(self._cluster.size):
-            combinations = list(product(*(part.entries_at(row) for part in self._parts)))
-            siblings = [each for each in combinations if len({_topology(entry) for entry in each}) == 1]
-            for members in siblings or combinations:
-                uids = tuple(identity(entry.capacity) for entry in members)
-                wanted.setdefault(uids, (members, []))[1].append(row)
-        return wanted
 
 
 def _topology(entry: CapacityEntry) -> Topology:

@@ -58,7 +58,8 @@ class CapacityIndex:
         self._warned: set[tuple[str, str]] = set()
         self.groups.on_change.append(self._policies_changed)
         self._joint: dict[str, JointCapacity] = {}
-        """Joined objects of several classes of a group, by `joint_name`."""
+        """Joined objects of several classes of a group, by `joint_name`: made when asked for, forgotten when objects
+        come, go or reach other nodes."""
         self._anchored: Shelf[_Anchor, Key, CapacityEntry] = Shelf()
         """Objects by a label that a node must have to be reached. Objects that require no label are under ""."""
         self._seen = cluster.node_changes.tick
@@ -80,22 +81,17 @@ class CapacityIndex:
             self._follow_nodes()
         found = self._classes.get(class_name)
         if found is None:
-            names = class_names_in(class_name)
-            if len(names) > 1:
-                return self._joint_of(class_name, names)
+            if len(class_names_in(class_name)) > 1:
+                return self._joint_of(class_name)
             found = self._classes[class_name] = ClassCapacity(self._cluster, self.search, self.policy_of([class_name]))
         return found
 
-    def _joint_of(self, name: str, class_names: list[str]) -> JointCapacity:
-        joint_capacity = self._joint.get(name)
-        if joint_capacity is None:
-            joint_capacity = self._joint[name] = JointCapacity(
-                self._cluster, [self.of(class_name) for class_name in class_names], self.search
-            )
-            joint_capacity.choose_by(self.policy_of(class_names))
-        if joint_capacity.is_stale:
-            joint_capacity.follow()
-        return joint_capacity
+    def _joint_of(self, name: str) -> JointCapacity:
+        if name not in self._joint:
+            names = class_names_in(name)
+            parts = [self.of(class_name) for class_name in names]
+            self._joint[name] = JointCapacity(self._cluster, parts, self.search, self.policy_of(names))
+        return self._joint[name]
 
     def policy_of(self, class_names: Iterable[str]) -> pool_policies.PoolPolicy:
         """The pool policy of these classes and all classes of their capacity groups; UNKNOWN if they differ."""
@@ -186,7 +182,7 @@ class CapacityIndex:
         for anchor in _anchors(new.node_topology):
             self._anchored.put(anchor, new.key, entry)
         of_class.add(entry)
-        self._join_again()
+        self._joint.clear()
         self._read_again(entry)
 
     def _drop(self, entry: CapacityEntry) -> None:
@@ -194,7 +190,7 @@ class CapacityIndex:
         for anchor in _anchors(entry.capacity.node_topology):
             self._anchored.take(anchor, entry.capacity.key)
         self._classes[entry.class_name].drop(entry)
-        self._join_again()
+        self._joint.clear()
         self._cluster.note_rows(entry.rows)
 
     def _rules_changed(self, old: StorageClass | CSIDriver | None, new: StorageClass | CSIDriver | None) -> None:
@@ -216,12 +212,7 @@ class CapacityIndex:
                 of_class.choose_by(self.policy_of([name]))
                 for entry in of_class.live():
                     self._read_again(entry)
-        for name, joint in self._joint.items():
-            joint.choose_by(self.policy_of(class_names_in(name)))
-
-    def _join_again(self) -> None:
-        for joint in self._joint.values():
-            joint.is_stale = True
+        self._joint.clear()
 
     def rows_reached(self, capacity: CSIStorageCapacity) -> npt.NDArray[np.intp]:
         """The rows of the nodes in an object's topology; the object need not be in the index."""
@@ -243,14 +234,14 @@ class CapacityIndex:
                 entry.rows = self.rows_reached(entry.capacity)
             for class_capacity in self._classes.values():
                 class_capacity.rebuild()
-            self._join_again()
+            self._joint.clear()
             return
         for row in row_numbers(changed).tolist():
             node = cluster.nodes[row]
             reaching = set(self._reaching(node.metadata.labels)) if node is not None else set()
             is_changed = [class_capacity.set_row(row, reaching) for class_capacity in self._classes.values()]
             if any(is_changed):
-                self._join_again()
+                self._joint.clear()
 
     def _reaching(self, labels: Mapping[str, str]) -> Iterator[CapacityEntry]:
         for anchor in (("", ""), *labels.items()):

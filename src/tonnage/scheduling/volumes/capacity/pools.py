@@ -19,7 +19,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from tonnage import logs
@@ -89,6 +89,17 @@ class Room(NamedTuple):
 
 
 NO_ROOM = Room(())
+
+
+def room_in_all(rooms: Sequence[Room]) -> Room:
+    """What claims may take from several objects at once: the smallest of each pool, largest pool first."""
+    if len(rooms) == 1:
+        return rooms[0]
+    if not all(room.is_known for room in rooms):
+        return NO_ROOM
+    pools = tuple(min(each) for each in zip(*(room.pools for room in rooms), strict=False))
+    limit, free = min(room.claim_limit for room in rooms), min(room.free_bytes for room in rooms)
+    return Room(pools, limit, free, max(room.keeps for room in rooms), min(room.slots for room in rooms))
 
 
 def told_pools(capacity: CSIStorageCapacity) -> tuple[int, ...]:
