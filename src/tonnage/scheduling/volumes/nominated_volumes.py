@@ -52,7 +52,7 @@ def expected_demand(fit: VolumeFit, pod: PodInfo, row: int) -> Demand | None:
     if refusal:
         provisioning, _ = fit.made_at(demand, row)
         for unit in provisioning.units:
-            if not fit.index.of(unit.class_name).fits(fit.policy.unheld, unit.sizes, np.array([row]))[0]:
+            if not fit.index.of(unit.class_name).fits(fit.unheld, unit.sizes, np.array([row]))[0]:
                 return None
     return demand
 

@@ -29,6 +29,7 @@ from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import Key
 from tonnage.objects.requirements import InvalidSelector
 from tonnage.objects.selectors import LabelSelector
+from tonnage.objects.volume_matching import AVAILABLE, is_bound_to_claim
 from tonnage.quantity import Quantity
 from tonnage.scheduling.cluster.cluster import Cluster, matching
 from tonnage.scheduling.cluster.columns import Ids, Interner, Mask, Rows, row_count
@@ -124,7 +125,6 @@ def _selects(selector: LabelSelector, volume: PersistentVolume) -> bool:
         return False
 
 
-_AVAILABLE: Final = "Available"
 _NONE: Final = np.iinfo(np.int32).max
 """The position of no volume; larger than every real one."""
 
@@ -250,8 +250,7 @@ class StaticVolumes:
         kept = [
             volume
             for volume in self._kept[claim.key]
-            if volume.spec.claim_ref is not None
-            and volume.spec.claim_ref.uid in ("", claim.uid)
+            if is_bound_to_claim(volume, claim)
             and volume.class_name == claim.class_name
             and volume.size >= claim.requested_size
             and has_mode_and_class(trait_of(volume), claim)
@@ -267,7 +266,7 @@ class StaticVolumes:
             return
         if new.spec.claim_ref is not None:
             self._kept.put(new.spec.claim_ref.key, new.name, new)
-        elif new.status.phase == _AVAILABLE:
+        elif new.status.phase == AVAILABLE:
             self._free.setdefault(new.class_name, FreeVolumes(self._reaches, self._traits)).put(new)
 
 

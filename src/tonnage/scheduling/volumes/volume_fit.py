@@ -83,9 +83,6 @@ def _capacity_policy(
         )
     if holds is not None:
         holds.tell_timeout(float(args.reservation_timeout_seconds))
-        listener = cluster.index(CapacityIndex).held_differs
-        if listener not in holds.on_change:
-            holds.on_change.append(listener)
     rooms = SharedRooms(cluster, args.legacy_pools, holds)
     return CapacityPolicy(
         rooms.room,
@@ -206,6 +203,8 @@ class VolumeFit:
     ) -> None:
         self.cluster = cluster
         self.policy = _capacity_policy(cluster, args, holds, is_joint=is_joint)
+        self.unheld = _capacity_policy(cluster, args, None, is_joint=is_joint)
+        """The same as if nothing were held."""
         self.holds = holds
         """The profile's holds on capacity; None if it makes none."""
         self.is_joint = is_joint

@@ -160,7 +160,7 @@ def test_arrays_count_promises_except_where_nothing_is_held():
     for question, read, taken in (
         (Question.FITS, policy, 2),
         (Question.GRADE, policy, 2),
-        (Question.FITS, policy.unheld, 0),
+        (Question.FITS, CapacityPolicy(policy.room_of, policy.scored_bytes), 0),
     ):
         reading = Reading(read, len(most) + 1)
         for number in range(len(most)):

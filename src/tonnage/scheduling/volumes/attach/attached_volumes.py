@@ -39,6 +39,14 @@ class _Limit(NamedTuple):
     is_installed: bool
 
 
+class _Columns(NamedTuple):
+    """One driver on all rows."""
+
+    limits: Ints
+    installed: Mask
+    is_limited: bool
+
+
 _Told = Mapping[str, _Limit]
 _NOTHING: Final[_Told] = {}
 
@@ -50,15 +58,13 @@ class AttachLimits:
         self._capacity = 0
         self._told: dict[int, _Told] = {}  # by row that has a CSINode, or had one
         self._uids: dict[int, str] = {}  # by row: the CSINode that was read last
-        self._limits: dict[str, Ints] = {}
-        self._installed: dict[str, Mask] = {}
-        self._is_limited: dict[str, bool] = {}
+        self._columns: dict[str, _Columns] = {}
         self.has_csi_node: Mask = np.zeros(0, dtype=np.bool_)
 
     def grow(self, capacity: int) -> None:
         self.has_csi_node = grown(self.has_csi_node, capacity)
         self._capacity = capacity
-        self._forget_columns()
+        self._columns.clear()
 
     def write(self, row: int, csi_node: CSINode | None) -> bool:
         """Read a row's CSINode (None if the node has none). Returns True if anything changed."""
@@ -82,19 +88,12 @@ class AttachLimits:
             return False
         self.has_csi_node[row] = has_csi_node
         self._told[row] = after
-        self._forget_columns()
+        self._columns.clear()
         return True
-
-    def _forget_columns(self) -> None:
-        self._limits.clear()
-        self._installed.clear()
-        self._is_limited.clear()
 
     def is_limited(self, driver: str) -> bool:
         """True if any node limits the driver."""
-        if driver not in self._is_limited:
-            self._is_limited[driver] = bool((self.limits(driver) != NO_LIMIT).any())
-        return self._is_limited[driver]
+        return self._columns_of(driver).is_limited
 
     def limited_drivers(self) -> list[str]:
         """The names of the drivers that any node limits, sorted."""
@@ -102,19 +101,22 @@ class AttachLimits:
 
     def limits(self, driver: str) -> Ints:
         """By row, how many volumes of the driver may be attached; `NO_LIMIT` if the node sets no limit."""
-        if driver not in self._limits:
-            column = self._limits[driver] = np.full(self._capacity, NO_LIMIT, dtype=np.int64)
-            for row, told in self._told.items():
-                if driver in told and (count := told[driver].volumes) is not None:
-                    column[row] = count
-        return self._limits[driver]
+        return self._columns_of(driver).limits
 
     def installed(self, driver: str) -> Mask:
         """A mask over rows: True where the driver is installed."""
-        if driver not in self._installed:
-            column = self._installed[driver] = np.zeros(self._capacity, dtype=np.bool_)
-            column[[row for row, told in self._told.items() if driver in told and told[driver].is_installed]] = True
-        return self._installed[driver]
+        return self._columns_of(driver).installed
+
+    def _columns_of(self, driver: str) -> _Columns:
+        if driver not in self._columns:
+            limits: Ints = np.full(self._capacity, NO_LIMIT, dtype=np.int64)
+            installed: Mask = np.zeros(self._capacity, dtype=np.bool_)
+            for row, told in self._told.items():
+                if (limit := told.get(driver)) is not None:
+                    limits[row] = NO_LIMIT if limit.volumes is None else limit.volumes
+                    installed[row] = limit.is_installed
+            self._columns[driver] = _Columns(limits, installed, bool((limits != NO_LIMIT).any()))
+        return self._columns[driver]
 
 
 class _User(NamedTuple):

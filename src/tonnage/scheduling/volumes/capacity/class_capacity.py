@@ -26,7 +26,7 @@ from tonnage.scheduling.cluster.columns import Mask, Rows, row_count
 from tonnage.scheduling.volumes.capacity.pools import Topology, canonical
 from tonnage.scheduling.volumes.capacity.reading import CapacityPolicy, Numbers, Question, Reading
 from tonnage.scheduling.volumes.packing.pool_fits import UNLIMITED, SearchBudget, Sizes
-from tonnage.scheduling.volumes.packing.pool_grades import Grade, Grades
+from tonnage.scheduling.volumes.packing.pool_grades import Grades
 from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
 
 _FIRST_OBJECTS = 16
@@ -135,12 +135,10 @@ class ClassCapacity:
 
     # -- asking about all objects -------------------------------------------------------------------------------------
 
-    def held_numbers(self, policy: CapacityPolicy, sizes: Sizes, rows: npt.NDArray[np.intp]) -> Numbers:
-        """The numbers of objects that reach these rows, would hold the group, and have holds; without duplicates."""
+    def numbers_on(self, rows: npt.NDArray[np.intp]) -> Numbers:
+        """The numbers of objects that reach these rows, without duplicates, and perhaps `NOTHING`."""
         at_rows = [layer[rows] for layer in self.layers] or [np.zeros(0, dtype=np.intp)]
-        numbers: Numbers = np.unique(np.concatenate(at_rows))
-        fits = self.reading(policy.unheld).says(Question.FITS, sizes, numbers) > Grade.NONE
-        return numbers[self.reading(policy).is_held(numbers) & fits]
+        return np.unique(np.concatenate(at_rows))
 
     def live(self) -> list[CapacityEntry]:
         """All current objects, in no particular order."""

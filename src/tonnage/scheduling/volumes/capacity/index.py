@@ -108,13 +108,6 @@ class CapacityIndex:
         class_capacity = self.of(class_name)
         return tuple(class_capacity.entries[number].capacity for number in class_capacity.numbers_at(row))
 
-    def reaches(self, uid: str, class_name: str, row: int) -> bool:
-        """True if the object with this `identity` is of the class and reaches the row."""
-        entry = self._entries.get(uid)
-        return (
-            entry is not None and entry.class_name == class_name and entry.number in self.of(class_name).numbers_at(row)
-        )
-
     def object_of(self, uid: str) -> CSIStorageCapacity | None:
         """The object with this `identity`."""
         entry = self._entries.get(uid)
@@ -196,23 +189,22 @@ class CapacityIndex:
     def _rules_changed(self, old: StorageClass | CSIDriver | None, new: StorageClass | CSIDriver | None) -> None:
         if new is not None:
             pools.warn_of_rules(new, self._warned)
-        changed = [name for name, each in self._classes.items() if each.pool_policy is not self.policy_of([name])]
-        if changed:
-            self._policies_changed(changed)
-        self._read_touched()
+        changed = {name for name, each in self._classes.items() if each.pool_policy is not self.policy_of([name])}
         if isinstance(new, StorageClass) and rules_of(new) != rules_of(old if isinstance(old, StorageClass) else None):
-            for entry in self.of(new.name).live():  # its claims are judged again, too
-                self._read_again(entry)
+            changed.add(new.name)  # its claims are judged again, too
+        self._policies_changed(changed)
+        self._read_touched()
 
     def _policies_changed(self, class_names: Collection[str]) -> None:
-        """The pool policies of these classes changed: judge their objects again."""
+        """The rules of these classes changed: judge their objects again."""
+        if class_names:
+            self._joint.clear()
         for name in {each for changed in class_names for each in self.groups.classes_with(changed)}:
             of_class = self._classes.get(name)
             if of_class is not None:
                 of_class.choose_by(self.policy_of([name]))
                 for entry in of_class.live():
                     self._read_again(entry)
-        self._joint.clear()
 
     def rows_reached(self, capacity: CSIStorageCapacity) -> npt.NDArray[np.intp]:
         """The rows of the nodes in an object's topology; the object need not be in the index."""

@@ -237,11 +237,8 @@ def free_volumes(capacity: CSIStorageCapacity) -> int | None:
 def problem_with_free_volumes(capacity: CSIStorageCapacity) -> str:
     """Why the number of free volumes cannot be used; empty if it can, or is missing."""
     text = capacity.metadata.annotations.get(FREE_VOLUMES)
-    return (
-        ""
-        if text is None or _NUMBER.fullmatch(text)
-        else f'{FREE_VOLUMES}="{text}" is no whole number from 0 to {_MOST_VOLUMES}'
-    )
+    is_read = text is None or _NUMBER.fullmatch(text)
+    return "" if is_read else f'{FREE_VOLUMES}="{text}" is no whole number from 0 to {_MOST_VOLUMES}'
 
 
 Topology = tuple[tuple[str, str, tuple[str, ...]], ...]

@@ -9,9 +9,8 @@ objects at once; the other objects with promises are judged one by one.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum, auto
-from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -79,16 +78,6 @@ class CapacityPolicy:
     """An object together with those that have some of its pools, if promises on them have to be told apart by pool."""
     scores_best: bool = False
     """If several objects of a class fit, score the one with the most free bytes, not the first."""
-
-    @cached_property
-    def unheld(self) -> CapacityPolicy:
-        """The same as if nothing were held."""
-
-        def shared(capacity: CSIStorageCapacity, own: Collection[Key]) -> SharedView | None:
-            view = self.shared(capacity, own)
-            return None if view is None else view._replace(promised=())
-
-        return replace(self, held=lambda capacity, own: (), shared=shared)
 
 
 class Question(IntEnum):  # half of every memo's key: numbers have a hash without a call

@@ -25,7 +25,9 @@ from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.scheduling.volumes.capacity.class_capacity import identity, members_of
+from tonnage.scheduling.volumes.capacity.reading import Question
 from tonnage.scheduling.volumes.demand import Demand
+from tonnage.scheduling.volumes.packing.pool_grades import Grade
 from tonnage.scheduling.volumes.reservations.holds import Hold
 from tonnage.scheduling.volumes.volume_fit import VolumeFit
 from tonnage.scheduling.volumes.volume_reach import reachable
@@ -56,11 +58,13 @@ def reserved_room(fit: VolumeFit, demand: Demand, rows: npt.NDArray[np.intp]) ->
             continue
         left = rows[places]
         for objects, sizes in units:
-            left = left[objects.fits(fit.policy.unheld, sizes, left)]
+            left = left[objects.fits(fit.unheld, sizes, left)]
         waiting += len(left)
         # At most `_MOST_OBJECTS` objects are searched for holders, so no more nodes are needed.
         for objects, sizes in units:
-            for number in objects.held_numbers(fit.policy, sizes, left[: _MOST_OBJECTS + 1]).tolist():
+            numbers = objects.numbers_on(left[: _MOST_OBJECTS + 1])
+            fits = objects.reading(fit.unheld).says(Question.FITS, sizes, numbers) > Grade.NONE
+            for number in numbers[objects.reading(fit.policy).is_held(numbers) & fits].tolist():
                 for member in members_of(objects.entries[number].capacity):
                     held.setdefault(identity(member), member)
     own = {claim.key for claim in (*demand.pinned, *demand.loose, *(rebuild.claim for rebuild in demand.rebuilds))}

@@ -175,7 +175,7 @@ class CapacityHolds(ABC):
         self._groups = self._index.groups
         self._server = ServerTime(cluster)
         self._refusals = Refusals(cluster)
-        self.on_change: list[Callable[[str], None]] = []
+        self.on_change: list[Callable[[str], None]] = [self._index.held_differs]
         """Called with an object's uid after its holds changed."""
         self.on_released: list[Callable[[CSIStorageCapacity], None]] = []
         """Called with an object after one of its holds ended or shrank: pods it rejected may fit now."""

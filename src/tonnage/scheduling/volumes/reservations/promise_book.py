@@ -341,15 +341,13 @@ class PromiseBook(holds.CapacityHolds):
 
     def _objects_of(self, promise: Promise) -> Sequence[CSIStorageCapacity]:
         """The objects that a promise is charged to; includes the named object even if the node is gone."""
-        named, class_name = self._index.object_of(promise.named), promise.claim.class_name
-        row = self._cluster.row_of.get(promise.claim.selected_node)
-        if row is None:
+        class_name, node_name = promise.claim.class_name, promise.claim.selected_node
+        if node_name not in self._cluster.row_of:
+            named = self._index.object_of(promise.named)
             return (named,) if named is not None and named.storage_class_name == class_name else ()
-        if named is not None and self._index.reaches(promise.named, class_name, row):
-            return (named,)
-        if promise.is_undecided:
-            return self._undecided_at(class_name, promise.claim.selected_node)
-        return self._index.objects_at(class_name, promise.claim.selected_node)
+        at = self._undecided_at if promise.is_undecided else self._index.objects_at
+        objects = at(class_name, node_name)
+        return [capacity for capacity in objects if identity(capacity) == promise.named] or objects
 
     def _bound_at(self, promise: Promise) -> datetime | None:
         return promise.claim.metadata.updated_at if not promise.is_rebuild else None
