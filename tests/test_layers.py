@@ -104,7 +104,7 @@ INNER_ROWS: dict[str, Rows] = {
         ("driver",),
         ("volumes",),
         ("messages", "rebuilding", "lvm_nodes"),
-        ("services",),
+        ("controller_service", "node_service"),
         ("serving",),
     ),
     "driver_check": (

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from support.driver_builders import as_blocks, controller, create, driver_at, rebuild
+from support.driver_builders import as_blocks, controller, create, driver_at, expand, rebuild
 from support.virtual_clock import VirtualClock
 from tonnage.cli.csi_driver import csi_driver_quarantine
 from tonnage.csi import csi_pb2 as csi
@@ -27,7 +27,6 @@ from tonnage.driver.driver import LOOK_EVERY_S, Driver
 from tonnage.driver.state import contents
 from tonnage.driver.state.folder import unknown_contents
 from tonnage.driver.state.records import StateFolderError, VolumeRecord, volume_id_of
-from tonnage.driver.volumes import create_delete
 from tonnage.errors import TonnageError
 from tonnage.private_files import NotOurs
 
@@ -314,7 +313,7 @@ async def test_a_volume_that_was_replaced_by_a_link_is_not_deleted_grown_copied_
         service.DeleteVolume(csi.DeleteVolumeRequest(volume_id=volume_id), None),
         service.CreateSnapshot(csi.CreateSnapshotRequest(name="s", source_volume_id=volume_id), None),
         service.CreateVolume(create("clone", volume=volume_id), None),
-        create_delete.expand_volume(driver, volume_id, 2 * GI, 0),
+        service.ControllerExpandVolume(expand(volume_id, 2 * GI), None),
     ):
         code, message = await refusal(call)
         assert code is Code.FAILED_PRECONDITION

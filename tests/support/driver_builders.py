@@ -13,11 +13,12 @@ from pathlib import Path
 from support.virtual_clock import VirtualClock
 from tonnage.clock import Clock
 from tonnage.csi import csi_pb2 as csi
+from tonnage.driver.controller_service import ControllerService
 from tonnage.driver.driver import CsiDriverSettings, Driver, RebuildHooks
 from tonnage.driver.node_pools import Policy, parse_node_pools, pools_by_node
-from tonnage.driver.services import ControllerService, NodeService
+from tonnage.driver.node_service import NodeService
+from tonnage.driver.volumes.moving import ensure_on
 from tonnage.driver.volumes.parameters import topology_of
-from tonnage.driver.volumes.publish import ensure_on
 from tonnage.faults import FaultFile
 from tonnage.quantity import Quantity
 
@@ -162,9 +163,15 @@ def node_publish(
     )
 
 
+def expand(volume_id: str, size_bytes: int) -> csi.ControllerExpandVolumeRequest:
+    """Let a volume have this size."""
+    return csi.ControllerExpandVolumeRequest(
+        volume_id=volume_id, capacity_range=csi.CapacityRange(required_bytes=size_bytes)
+    )
+
+
 async def rebuild(driver: Driver, volume_id: str, to_node: str) -> bool:
     """Move a volume without asking the hooks, as an operator of the driver would; False if it is there already."""
     async with driver.locks.hold(volume_id):
         record = driver.volume(volume_id)
-        driver.require_node(to_node)
         return await ensure_on(driver, record, to_node) is not record

@@ -1,10 +1,10 @@
 """The reference CSI driver: several pools per node, many nodes in one process, all state survives `kill -9`.
 
 serving         the sockets, and what happens around every call
-services        the gRPC services: they read and check requests, and `messages` shows records as CSI messages
+controller_service, node_service   the gRPC services; `messages` reads fields and shows records as CSI messages
 driver          `Driver`: records and contents, for the services and `volumes/`
 allocations     what is allocated in pools and on nodes, and faults on request
-volumes/        create, delete, expand, snapshot, publish, stage, rebuild; sizes, parameters, topology: no I/O
+volumes/        a volume on the node where it is wanted, links to it; sizes, parameters, topology
 state/          records and contents on disk
 rebuilding      the one part that knows Kubernetes: it keeps KEP-5925's contract, through `RebuildHooks`
 node_pools      pools as people write them, and the choice of a pool for a new volume

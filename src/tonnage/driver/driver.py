@@ -202,11 +202,6 @@ class Driver:
             raise not_found(f"there is no volume {volume_id}")
         return record
 
-    def require_node(self, node: str) -> None:
-        """Raises StatusError with NOT_FOUND for a node that this driver does not have."""
-        if node not in self.settings.pools:
-            raise not_found(f"there is no node {node}")
-
     def is_gone(self, node: str) -> bool:
         """True if nothing on a node can report that a volume is no longer used there."""
         return node not in self.settings.pools or self.hooks.is_gone(node)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -62,10 +62,10 @@ def read_capability(asked: csi.VolumeCapability) -> Capability:
     return Capability(access_type, int(mode))
 
 
-def required_capability(asked: csi.VolumeCapability, is_set: bool) -> Capability:
+def required_capability(request: Any) -> Capability:
     """The capability of a request that must have one. Raises StatusError with INVALID_ARGUMENT."""
-    required(is_set, "volume_capability")
-    return read_capability(asked)
+    required(request.HasField("volume_capability"), "volume_capability")
+    return read_capability(request.volume_capability)
 
 
 def common_access_type(asked: Iterable[csi.VolumeCapability]) -> AccessType:

@@ -27,8 +27,9 @@ from tonnage.csi import csi_pb2 as csi
 from tonnage.csi import csi_pb2_grpc as rpc
 from tonnage.csi.errors import Code, StatusError
 from tonnage.csi.server import Register, served
+from tonnage.driver.controller_service import ControllerService
 from tonnage.driver.driver import Driver
-from tonnage.driver.services import ControllerService, NodeService
+from tonnage.driver.node_service import NodeService
 from tonnage.driver.volumes.parameters import groups_within, nodes_within
 
 _Service = csi.PluginCapability.Service

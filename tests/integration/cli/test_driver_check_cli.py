@@ -16,8 +16,8 @@ import pytest
 from support.driver_builders import driver_at
 from tonnage.clock import SystemClock
 from tonnage.csi import csi_pb2 as csi
+from tonnage.driver.controller_service import ControllerService
 from tonnage.driver.driver import Driver
-from tonnage.driver.services import ControllerService
 from tonnage.driver.serving import serve
 
 

@@ -21,9 +21,10 @@ from tonnage.csi import csi_pb2 as csi
 from tonnage.csi import csi_pb2_grpc as rpc
 from tonnage.csi.errors import Code, CsiError, StatusError
 from tonnage.csi.server import served
+from tonnage.driver.controller_service import ControllerService
 from tonnage.driver.driver import Driver, RebuildHooks
 from tonnage.driver.node_pools import POLICIES
-from tonnage.driver.services import ControllerService, NodeService
+from tonnage.driver.node_service import NodeService
 from tonnage.driver.serving import CallInterceptor, IdentityService
 from tonnage.driver_check.checks import examine
 from tonnage.driver_check.results import CATALOGUE, CheckOutcome, Results

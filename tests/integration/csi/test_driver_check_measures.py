@@ -17,7 +17,8 @@ from tonnage.clock import SystemClock
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi import csi_pb2_grpc as rpc
 from tonnage.csi.server import served
-from tonnage.driver.services import ControllerService, NodeService
+from tonnage.driver.controller_service import ControllerService
+from tonnage.driver.node_service import NodeService
 from tonnage.driver.serving import CallInterceptor, IdentityService
 from tonnage.driver_check.checks import examine
 from tonnage.driver_check.results import Results

@@ -13,6 +13,7 @@ from support.driver_builders import (
     controller,
     create,
     driver_at,
+    expand,
     mounted,
     node_publish,
     node_service,
@@ -23,7 +24,6 @@ from support.driver_builders import (
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import Code, StatusError
 from tonnage.driver.driver import Driver
-from tonnage.driver.volumes import create_delete
 from tonnage.driver.volumes.parameters import topology_of
 
 GI = 1 << 30
@@ -345,5 +345,5 @@ async def test_a_node_expands_what_the_controller_has_expanded_and_no_more(tmp_p
         Code.OUT_OF_RANGE,
         f"volume {volume_id} has 1Gi, not 2Gi: expand it with ControllerExpandVolume first",
     )
-    await create_delete.expand_volume(driver, volume_id, 2 * GI, 0)
+    await controller(driver).ControllerExpandVolume(expand(volume_id, 2 * GI), None)
     assert (await node.NodeExpandVolume(asked, None)).capacity_bytes == 2 * GI

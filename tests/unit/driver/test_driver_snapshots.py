@@ -11,7 +11,7 @@ from support.driver_builders import as_blocks, controller, create, driver_at
 from support.virtual_clock import VirtualClock
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import Code, StatusError
-from tonnage.driver.services import ControllerService
+from tonnage.driver.controller_service import ControllerService
 
 GI = 1 << 30
 

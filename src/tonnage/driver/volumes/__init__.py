@@ -1,1 +1,1 @@
-"""What the driver does with volumes: create, publish, stage, expand, snapshot, rebuild, delete."""
+"""What the services share: volumes moved to where they are wanted, links to them, and what classes ask for."""
