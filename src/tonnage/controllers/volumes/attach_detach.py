@@ -22,6 +22,7 @@ from tonnage.behaviour.volumes import attach_detach_plan
 from tonnage.client import cache, recorder
 from tonnage.controllers import controller_context
 from tonnage.controllers.controller_context import ControllerContext, QueueController, volume_of_attachment
+from tonnage.keyed import Shelf
 from tonnage.objects import storage_v1
 from tonnage.objects.core_v1 import Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, ObjectMeta
@@ -73,7 +74,7 @@ def multi_attach_note(volume: str, pod: Pod, holders: Sequence[Pod]) -> str:
 _WORKERS: Final = 32
 """Volumes reconciled at once: a worker mostly waits for answers."""
 _UNSEEN_S: Final = 5.0
-"""How long the informer may lack an attachment that we created before the server is asked about it."""
+"""How soon to look again at a volume whose new attachment the informer may not show yet."""
 
 _log = logs.logger("tonnage.attachments")
 
@@ -107,12 +108,13 @@ class AttachDetachController(QueueController):
         self._attachments.on_change(lambda each: self._reports.queue.add_after(each.spec.node_name, _TOGETHER_S))
         self._reports.follow(self._nodes, changed_by=lambda node: node.status.volumes_attached)
         self._unwanted_since_s: dict[tuple[str, str], float] = {}
-        self._created: dict[str, tuple[VolumeAttachment, float]] = {}
-        """Attachments that we created and the informer does not show yet, with the time of creation."""
+        self._written = cache.MutationCache(self._attachments, clock=context.clock)
+        self._created: Shelf[Key, str, None] = Shelf()
+        """By volume: names of attachments that we created and the informer may not show yet."""
         self._queue = self._add_queue("attachments", self.reconcile, workers=_WORKERS)
         self._loops += [self._sync] if self._sync_period_s > 0 else []
         self._queue.follow(self._volumes)
-        self._attachments.add_handlers(on_add=self._attachment_added, on_delete=self._attachment_deleted)
+        self._attachments.add_handlers(on_delete=self._attachment_deleted)
         self._queue.follow(self._attachments, volume_of_attachment)
         pods, self._claims = informers.of(Pod), informers.of(PersistentVolumeClaim)
         self._drivers = informers.of(CSIDriver)
@@ -136,7 +138,7 @@ class AttachDetachController(QueueController):
         if volume is None:
             await self._detach_deleted_volume(key)
             return None
-        attachments = await self._attachments_of(key)
+        attachments = self._attachments_of(key)
         users = self._users_of(volume, {each.spec.node_name for each in attachments})
         wanted = list(dict.fromkeys(pod.spec.node_name for pod in users))
         for node in {each.spec.node_name for each in attachments}:
@@ -200,17 +202,16 @@ class AttachDetachController(QueueController):
 
     # -- what is there ------------------------------------------------------------------------------------------------
 
-    async def _attachments_of(self, volume: str) -> list[VolumeAttachment]:
+    def _attachments_of(self, volume: str) -> list[VolumeAttachment]:
         """All attachments of a volume, including new ones that the informer does not show yet."""
-        for name, (made, made_at_s) in tuple(self._created.items()):
-            if volume in volume_of_attachment(made) and self._clock.monotonic() - made_at_s > _UNSEEN_S:
-                attachment = await self._client.find(VolumeAttachment, name)
-                if attachment is None:
-                    self._created.pop(name, None)
-                else:
-                    self._created[name] = attachment, self._clock.monotonic()
-        unseen = [made for made, _ in self._created.values() if volume in volume_of_attachment(made)]
-        return [*self._of_volume(volume), *unseen]
+        found = list(self._of_volume(volume))
+        for name in tuple(self._created.at(volume)):
+            made = self._written.get(name)
+            if made is None or name in self._attachments:
+                self._created.take(volume, name)
+            else:
+                found.append(made)
+        return found
 
     def _users_of(self, volume: PersistentVolume, holders: Collection[str]) -> list[Pod]:
         """The pods that need a volume on their node, oldest first. `holders`: the nodes that have the volume."""
@@ -277,8 +278,8 @@ class AttachDetachController(QueueController):
         except errors.AlreadyExists:
             # It is ours and the informer lags; or it is being deleted, and its deletion queues the volume again.
             made = await self._client.get(VolumeAttachment, name)
-        if name not in self._attachments:
-            self._created[name] = (made, self._clock.monotonic())
+        self._written.store(made)
+        self._created.put(volume.name, name, None)
 
     async def _detach(self, volume: PersistentVolume, attachment: VolumeAttachment, *, is_forced: bool) -> None:
         """Delete an attachment, unless the node reports the volume in use or a pod now needs it."""
@@ -365,9 +366,6 @@ class AttachDetachController(QueueController):
             yield from volume_of_attachment(attachment)
         for pod in self._pods_on(node.name):
             yield from self._needed_by(pod)
-
-    def _attachment_added(self, attachment: VolumeAttachment) -> None:
-        self._created.pop(attachment.name, None)
 
     def _attachment_deleted(self, attachment: VolumeAttachment) -> None:
         for volume in volume_of_attachment(attachment):

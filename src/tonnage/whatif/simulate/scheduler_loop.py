@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 from tonnage.behaviour.workloads.pod_states import with_true_status
 from tonnage.documents.patches.json_patch import merge_patch
 from tonnage.errors import NotFound
+from tonnage.keyed import Shelf
 from tonnage.objects import codec, core_v1, small_groups, storage_v1
 from tonnage.objects.meta import Key, Object
 from tonnage.scheduling.cluster.pod_info import PodInfo
@@ -85,7 +86,7 @@ class SchedulerLoop:
     """By uid: why a waiting pod waits, from its last attempt."""
     _bindings: dict[str, SimulatedBinding] = field(default_factory=dict)
     """Waiting bindings by pod uid."""
-    _waiting: dict[Key, set[str]] = field(default_factory=dict)
+    _waiting: Shelf[Key, str, None] = field(default_factory=Shelf)
     """By key of a claim or node: uids of the pods whose bindings look again when it changes."""
 
     @property
@@ -180,7 +181,7 @@ class SchedulerLoop:
 
     def look(self, about: Key) -> None:
         """A claim or a node changed: bindings that wait for it look again."""
-        for uid in sorted(self._waiting.get(about, ())):
+        for uid in sorted(self._waiting.at(about)):
             self._look_at(uid)
 
     def look_at_figures(self, capacity: storage_v1.CSIStorageCapacity) -> None:
@@ -215,7 +216,7 @@ class SchedulerLoop:
             number = binding.number
             self._bindings[uid] = binding
             for key in topics:
-                self._waiting.setdefault(key, set()).add(uid)
+                self._waiting.put(key, uid, None)
             # An alarm must not keep the binding and its decision alive for ten minutes. A wait that is checked every
             # few seconds is no alarm: the clock ends it.
             is_alarm = wait.timeout_s > LOOK_EVERY_S
@@ -223,10 +224,7 @@ class SchedulerLoop:
             return
         if self._bindings.pop(uid, None) is not None:
             for key in topics:
-                waiting = self._waiting.get(key, set())
-                waiting.discard(uid)
-                if not waiting:
-                    self._waiting.pop(key, None)
+                self._waiting.take(key, uid)
         if binding.status.is_success:
             self._engine.binding_finished(binding.placement)
         else:

@@ -116,7 +116,7 @@ class World(WorldState):
         if is_new:
             self.born_s[pod.uid] = self.agenda.now_s
         if pod.spec.node_name:
-            self._on_node.setdefault(pod.spec.node_name, {})[pod.key] = pod
+            self._on_node.put(pod.spec.node_name, pod.key, pod)
 
     def _came(self, before: Object | None, now: Object) -> None:
         if before is None:
@@ -157,7 +157,7 @@ class World(WorldState):
             self.scheduler.look(found.name)
         elif isinstance(found, Pod):
             self.born_s.pop(found.uid, None)
-            self._on_node.get(found.spec.node_name, {}).pop(found.key, None)
+            self._on_node.take(found.spec.node_name, found.key)
             self.kubelets.pod_gone(found)
             self.scheduler.look_after(found)
 

@@ -16,6 +16,7 @@ from typing import Final
 
 from tonnage.behaviour.workloads.pod_states import Sized
 from tonnage.clock import VirtualClock
+from tonnage.keyed import Shelf
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object, changed
 from tonnage.scheduling.cluster.pod_info import PodInfo
@@ -129,7 +130,7 @@ class WorldState(creation.ReplayObjects):
         self.watcher = watcher
         self.born_s: dict[str, float] = {}
         """By uid: when the pod arrived."""
-        self._on_node: dict[str, dict[Key, Pod]] = {}
+        self._on_node: Shelf[str, Key, Pod] = Shelf()
 
     def find(self, kind: type[Object], key: Key) -> Object | None:
         """An object, also of `workloads`, with its current size."""
@@ -141,7 +142,7 @@ class WorldState(creation.ReplayObjects):
         return self.all(Pod)
 
     def pods_on(self, node_name: str) -> list[Pod]:
-        return sorted(self._on_node.get(node_name, {}).values(), key=lambda pod: pod.key)
+        return sorted(self._on_node[node_name], key=lambda pod: pod.key)
 
     def now(self, pod: Pod) -> Pod | None:
         """This pod's current version; None when it is gone, even if another pod has its name."""
