@@ -26,6 +26,19 @@ def test_a_stateful_set_starts_pod_by_pod(tmp_path: Path) -> None:
     assert (measured.placed, measured.arrived, measured.world.controllers.not_made) == (3, 3, 0)
 
 
+def test_a_stateful_set_waits_until_the_pod_before_has_been_ready_for_its_min_ready_seconds(tmp_path: Path) -> None:
+    docs = [*cluster(), stateful_set(minReadySeconds=10)]
+    measured = played(tmp_path, docs, {"events": [{"arrive": "sts/shop/db"}]})
+    assert [round(each.at_s, 2) for each in measured.decisions] == [0.0, 11.5, 23.0]
+
+
+def test_pods_of_a_set_with_a_lifetime_make_way_for_those_after_them(tmp_path: Path) -> None:
+    docs = [*cluster(), stateful_set()]
+    measured = played(tmp_path, docs, {"events": [{"arrive": "sts/shop/db", "lifetime": "1m"}]})
+    assert [each.pod for each in measured.decisions] == ["shop/db-0", "shop/db-1", "shop/db-2"]
+    assert not measured.world.pods() and measured.world.controllers.not_made == 0
+
+
 def test_a_parallel_one_starts_them_all_at_once(tmp_path: Path) -> None:
     docs = [*cluster(), stateful_set(podManagementPolicy="Parallel")]
     measured = played(tmp_path, docs, {"events": [{"arrive": "sts/shop/db"}]})
