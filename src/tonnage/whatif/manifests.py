@@ -25,14 +25,13 @@ from tonnage.documents.creation import NameGenerator
 from tonnage.documents.schema import schema_of_resource
 from tonnage.errors import TonnageError, did_you_mean
 from tonnage.objects import document, small_groups
-from tonnage.objects.apps_v1 import DaemonSet, Deployment
-from tonnage.objects.batch_v1 import CronJob, Job
 from tonnage.objects.codec import resource_of
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import BY_KIND, Resource
 from tonnage.objects.texts.yaml_text import InvalidYaml, documents
 from tonnage.scheduling.engine.event_handlers import READ_KINDS
 from tonnage.whatif.manifest_errors import BrokenManifest, Origin, malformed, unknown_fields
+from tonnage.whatif.workloads import NOT_READ_BY_DECISIONS
 
 _LONG_NUMBER = 19
 
@@ -142,7 +141,7 @@ READ_BY_CREATION: tuple[Resource, ...] = (
 RULES = _by_kind(resource for resource in READ_BY_CREATION if resource not in READ.values())
 """Kinds of `READ_BY_CREATION` that decisions do not read: they are kept as documents."""
 
-WORKLOADS = _by_kind((resource_of(CronJob), resource_of(DaemonSet), resource_of(Deployment), resource_of(Job)))
+WORKLOADS = _by_kind(map(resource_of, NOT_READ_BY_DECISIONS))
 """Workloads that decisions do not read; workloads that they do read are in `READ`."""
 
 _OTHERS = frozenset(kind for _, kind in BY_KIND) | {"PodTemplate", "PodGroup", "VolumeAttributesClass"}

@@ -6,7 +6,7 @@ StatefulSet/shop/db, sts/shop/db, deploy/web (of the namespace that is meant), c
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, get_args
 
 from tonnage.behaviour.workloads.pod_states import makers_of
 from tonnage.errors import TonnageError, closest, did_you_mean
@@ -18,15 +18,7 @@ from tonnage.objects.meta import Key, Object
 
 Workload = StatefulSet | Deployment | ReplicaSet | ReplicationController | DaemonSet | Job | CronJob
 
-WORKLOAD_KINDS: Final[tuple[type[Object], ...]] = (
-    StatefulSet,
-    Deployment,
-    ReplicaSet,
-    ReplicationController,
-    DaemonSet,
-    Job,
-    CronJob,
-)
+WORKLOAD_KINDS: Final[tuple[type[Object], ...]] = get_args(Workload)
 NOT_READ_BY_DECISIONS: Final = (Deployment, DaemonSet, Job, CronJob)
 """A decision looks at the sets that own pods, and not at who owns the sets."""
 

@@ -6,10 +6,14 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from html import unescape
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from tonnage.cli import cli
 from tonnage.clock import VirtualClock
 from tonnage.printable import assembled, text
 from tonnage.whatif.drain import preview as drain
@@ -121,6 +125,24 @@ def test_a_simulation_without_a_run_is_a_page_too():
     page = HtmlPage("simulate")
     comparison_report.show(Comparison(0, is_partial=True), page)
     assert "no run" in page.html()
+
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+COMMANDS = (
+    "fit -f {0}/13-fit/cluster.yaml -f {0}/13-fit/kafka.yaml --workload StatefulSet/default/kafka",
+    "drain-preview -f {0}/14-drain-preview/cluster.yaml mill-1 mill-2 --one-by-one",
+    "doctor -f {0}/16-doctor/dump",
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=[command.split()[0] for command in COMMANDS])
+def test_a_page_says_all_that_the_text_says(command: str) -> None:
+    arguments = command.format(EXAMPLES).split()
+    text_lines = CliRunner().invoke(cli, arguments).stdout.splitlines()
+    page = unescape(re.sub(r"<[^>]*>", "", CliRunner().invoke(cli, [*arguments, "-o", "html"]).stdout))
+    shown = "".join(page.casefold().split())
+    parts = (part for line in text_lines for part in re.split(r" {2,}|, | ×[0-9]+|: ", line))
+    assert [part for part in parts if "".join(part.casefold().split()) not in shown] == []
 
 
 @pytest.mark.process

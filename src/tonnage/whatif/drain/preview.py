@@ -332,8 +332,8 @@ def _pods(
     """Rows of pods with their target or the reason why they stay. Pods of one workload with equal text share a row."""
     groups: dict[tuple[str, str, str, str, str], int] = {}
     for each, told in pods:
-        is_named = page.has_room or not each.workload or each.workload.startswith("StatefulSet/")
-        label = each.pod if is_named else each.workload
+        is_named = not each.workload or each.workload.startswith("StatefulSet/")
+        label = each.pod if is_named else f"{each.pod} of {each.workload}" if page.has_room else each.workload
         row = (label, each.source, told, _volumes(each.volumes), each.step)
         groups[row] = groups.get(row, 0) + 1
     rows: list[list[str | Text]] = []
