@@ -96,9 +96,8 @@ async def _followed(
     """Follow a cluster, with the faults and pools of a `tonnage up` cluster, and yield it and what keeps its status.
     `searches`: a scheduler that no flag names is looked for in the cluster."""
     from tonnage.client.http import Client
-    from tonnage.dashboard.follow.driver_records import following_pools
+    from tonnage.dashboard.follow.driver_records import following_folder
     from tonnage.dashboard.follow.live_cluster import LiveCluster
-    from tonnage.dashboard.model.shown_cluster import following_faults
     from tonnage.dashboard.status.keeper import StatusKeeper
     from tonnage.whatif.sources import check_answers
 
@@ -109,7 +108,7 @@ async def _followed(
             scheduler, user = await question.find_scheduler(client)
         namespace, folder = question.given_namespace, question.embedded_folder
         cluster = LiveCluster(client, scheduler=scheduler, scheduler_user=user, namespace=namespace)
-        async with cluster, following_faults(cluster, folder), following_pools(cluster, folder):
+        async with cluster, following_folder(cluster, folder):
             yield cluster, StatusKeeper(cluster, flags=question.command_flags())
 
 

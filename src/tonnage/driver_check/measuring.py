@@ -23,12 +23,8 @@ from tonnage.driver_check.conversation import NOT_CLAIMED, Conversation
 from tonnage.driver_check.results import CheckVerdict, Measured, Results, failed, passed
 from tonnage.objects.size_rules import SizeRules, driver_size
 from tonnage.objects.storage_v1 import POOL_POLICY, SIZE_RULES
+from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy, placed_by
 
-MOST_FREE: Final = "most-free"
-BEST_FIT: Final = "best-fit"
-FIRST_FIT: Final = "first-fit"
-POLICIES: Final = (MOST_FREE, BEST_FIT, FIRST_FIT)
-UNKNOWN: Final = "unknown"
 SURE: Final = 0.01
 """A policy is believed when a driver that picks at random would have looked like it with no more than this chance."""
 
@@ -63,15 +59,15 @@ def choice_seen(before: Sequence[int], after: Sequence[int]) -> PoolChoice | Non
     return PoolChoice(tuple(before), sum(was), sum(was) - sum(now), changed[0] if len(changed) == 1 else None)
 
 
-def policies_left(choices: Sequence[PoolChoice]) -> list[str]:
+def policies_left(choices: Sequence[PoolChoice]) -> list[PoolPolicy]:
     """The policies that explain every choice."""
-    left = []
+    left: list[PoolPolicy] = []
     if all(choice.chosen_bytes == max(choice.free) for choice in choices):
-        left.append(MOST_FREE)
+        left.append(PoolPolicy.MOST_FREE)
     if all(choice.chosen_bytes == min(choice.free[place] for place in choice.with_room) for choice in choices):
-        left.append(BEST_FIT)
+        left.append(PoolPolicy.BEST_FIT)
     if all(choice.place is not None for choice in choices) and _order_of_pools(choices):
-        left.append(FIRST_FIT)
+        left.append(PoolPolicy.FIRST_FIT)
     return left
 
 
@@ -107,7 +103,7 @@ def policy_measured(choices: Sequence[PoolChoice]) -> str:
     """The policy, `unknown` if none explains the choices, empty if there is too little to tell."""
     left = policies_left(choices)
     if choices and not left:
-        return UNKNOWN
+        return PoolPolicy.UNKNOWN
     if len(left) == 1 and chance_of_imitation(left[0], choices) <= SURE:
         return left[0]
     return ""
@@ -147,14 +143,9 @@ def next_size(free: Sequence[int], choices: Sequence[PoolChoice], sizes: Iterabl
     return fitting[0]
 
 
-def _picked(policy: str, free: Sequence[int], size: int, order: Sequence[int]) -> int:
+def _picked(policy: PoolPolicy, free: Sequence[int], size: int, order: Sequence[int]) -> int:
     """The place of the pool that a driver of this policy takes; one of them has room."""
-    with_room = [place for place in order if free[place] >= size]
-    if policy == MOST_FREE:
-        return max(with_room, key=lambda place: free[place])
-    if policy == BEST_FIT:
-        return min(with_room, key=lambda place: free[place])
-    return with_room[0]
+    return order[placed_by(policy, tuple(free[place] for place in order), size) or 0]
 
 
 _EDGES: Final = (_PROBE, 8 * _PROBE, GI)
@@ -215,7 +206,7 @@ async def _pool_policy(talk: Conversation) -> Measured:
         if why or policy_measured(choices) or shows_nothing_new:
             break
     policy = policy_measured(choices)
-    if policy == UNKNOWN:
+    if policy == PoolPolicy.UNKNOWN:
         return Measured(POOL_POLICY, policy, f"{_volumes(choices)}, and no policy explains which pools they went to")
     if policy:
         return Measured(POOL_POLICY, policy, f"{_volumes(choices)} went where {policy} puts them")

@@ -11,7 +11,7 @@ import pytest
 from support.filled_cluster import FilledCluster
 from tonnage.clock import SystemClock
 from tonnage.dashboard.follow import driver_records
-from tonnage.dashboard.follow.driver_records import DriverRecords, following_pools
+from tonnage.dashboard.follow.driver_records import DriverRecords, following_folder
 from tonnage.dashboard.model.known_objects import DriverContents
 from tonnage.dashboard.wire import NodeRow, NoticeRow
 from tonnage.driver.node_pools import PoolId
@@ -122,8 +122,8 @@ def test_a_record_that_cannot_be_read_hides_no_other(folder: StateFolder, state_
 async def test_pools_are_shown_while_the_block_runs_and_trouble_is_a_notice(state_dir: Path):
     cluster = FilledCluster(clock=SystemClock())
     cluster.put(node("node-1"))
-    async with following_pools(cluster, state_dir.parent):
+    async with following_folder(cluster, state_dir.parent):
         assert [each.free for each in cluster.collections.of(NodeRow)["node-1"].pools] == [10 * GI, 10 * GI]
     (state_dir.parent / "cluster.json").write_text("[]")
-    async with following_pools(cluster, state_dir.parent):
+    async with following_folder(cluster, state_dir.parent):
         assert "cannot be seen" in cluster.collections.of(NoticeRow)["pools"].text

@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 
 from tonnage.driver_check.measuring import (
     GI,
-    POLICIES,
     SIZES_TO_TRY,
-    UNKNOWN,
     PoolChoice,
     chance_of_imitation,
     choice_seen,
@@ -24,6 +22,9 @@ from tonnage.driver_check.measuring import (
     sizes_allowed,
 )
 from tonnage.objects.size_rules import SizeRules, driver_size
+from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy
+
+POLICIES = (PoolPolicy.MOST_FREE, PoolPolicy.BEST_FIT, PoolPolicy.FIRST_FIT)
 
 Picker = Callable[[list[int], int], int]
 
@@ -95,7 +96,7 @@ def test_a_driver_that_follows_no_policy_is_unknown():
     def any_pool(free: list[int], size: int) -> int:
         return rng.choice([place for place, each in enumerate(free) if each >= size])
 
-    assert watched([100, 100, 100], any_pool, sizes=large) == UNKNOWN
+    assert watched([100, 100, 100], any_pool, sizes=large) == PoolPolicy.UNKNOWN
 
 
 @given(

@@ -1,6 +1,6 @@
-"""The pool contents of an embedded cluster's driver, read from the driver's records.
+"""The faults of an embedded cluster, and the contents of its pools, read from the driver's records.
 
-    async with following_pools(cluster, data_dir):     # node and volume rows show pools while the block runs
+    async with following_folder(cluster, data_dir):     # rows show faults and pools while the block runs
 
 Without changes a look costs a few stats: a folder's mtime shows that a record was added, changed or removed. Contents
 without a record are searched rarely, because that lists every pool. Nothing is written or locked.
@@ -20,7 +20,7 @@ import msgspec
 from tonnage import logs, private_files
 from tonnage.clock import in_background
 from tonnage.dashboard.model.known_objects import Content, DriverContents
-from tonnage.dashboard.model.shown_cluster import ShownCluster
+from tonnage.dashboard.model.shown_cluster import ShownCluster, look_at_faults
 from tonnage.dashboard.wire import NoticeRow
 from tonnage.driver import DRIVER_NAME
 from tonnage.driver.node_pools import PoolId, parse_node_pools, pools_by_node
@@ -28,6 +28,7 @@ from tonnage.driver.state.folder import unknown_contents
 from tonnage.driver.state.records import FOLDER_NAME as INTENTS
 from tonnage.driver.state.records import SNAPSHOTS, VOLUMES, Intents, SnapshotRecord, VolumeRecord
 from tonnage.errors import TonnageError
+from tonnage.faults import FAULT_FILE_NAME, FaultFile
 from tonnage.plane.settings import STATE_DIR, PlaneSettings
 
 LOOK_S: Final = 0.5
@@ -114,24 +115,28 @@ class DriverRecords:
 
 
 @asynccontextmanager
-async def following_pools(cluster: ShownCluster, data_dir: Path | None) -> AsyncIterator[None]:
-    """Show the pools of this folder's driver while the block runs. Does nothing without a folder."""
+async def following_folder(cluster: ShownCluster, data_dir: Path | None) -> AsyncIterator[None]:
+    """Show this folder's faults and its driver's pools while the block runs. Does nothing without a folder."""
     if data_dir is None:
         yield
         return
-    records = DriverRecords(data_dir)
-    await _look(cluster, records)
-    async with in_background(_follow(cluster, records), "follow the driver's records"):
+    faults, records = FaultFile(data_dir / FAULT_FILE_NAME), DriverRecords(data_dir)
+
+    async def look() -> None:
+        look_at_faults(cluster, faults)
+        await _look(cluster, records)
+
+    async def follow() -> None:
+        while True:
+            await cluster.clock.sleep(LOOK_S)
+            try:
+                await look()
+            except Exception:  # a bug of ours must not stop the updates for good
+                _log.exception("Faults and pools cannot be shown")
+
+    await look()
+    async with in_background(follow(), "follow the cluster's folder"):
         yield
-
-
-async def _follow(cluster: ShownCluster, records: DriverRecords) -> None:
-    while True:
-        await cluster.clock.sleep(LOOK_S)
-        try:
-            await _look(cluster, records)
-        except Exception:  # a bug of ours must not stop the updates for good
-            _log.exception("Pools cannot be shown")
 
 
 async def _look(cluster: ShownCluster, records: DriverRecords) -> None:

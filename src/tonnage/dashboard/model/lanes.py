@@ -247,7 +247,7 @@ class Lanes:
         if new is None:
             return
         if old is None or new.uid in self._first_seen:
-            self._first_seen[new.uid] = new, self._first_seen[new.uid][1] if new.uid in self._first_seen else now
+            self._first_seen.setdefault(new.uid, (new, now))
             return
         steps = list(lane_steps.pod_steps(old, new, now))
         if steps or new.uid in self._lanes:

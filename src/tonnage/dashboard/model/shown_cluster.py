@@ -1,22 +1,18 @@
 """A cluster that the dashboard shows: its rows, and its objects for questions.
 
-Informers fill a live cluster (`live_cluster.py`). The faults of an embedded cluster are rows too (`following_faults`):
-their file is polled, at the cost of a stat.
+Informers fill a live cluster (`live_cluster.py`). The faults of an embedded cluster are rows too.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from functools import partial
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from tonnage.clock import Clock, in_background, repeatedly
+from tonnage.clock import Clock
 from tonnage.dashboard.model.cluster_model import ClusterModel
 from tonnage.dashboard.wire import Collections, FaultRow, NoticeRow
 from tonnage.errors import NotFound, TonnageError
-from tonnage.faults import FAULT_FILE_NAME, FaultFile
+from tonnage.faults import FaultFile
 from tonnage.objects import codec, core_v1, small_groups
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key, Object
@@ -111,7 +107,6 @@ class ShownCluster:
         return ()
 
 
-LOOK_S: Final = 0.5
 _NOTICE: Final = "faults"
 
 
@@ -131,15 +126,3 @@ def look_at_faults(cluster: ShownCluster, file: FaultFile) -> None:
         collections.put("faults", key, row)
     cluster.model.suffer(held)  # a driver with this fault reports stale figures
     cluster.settle()
-
-
-@asynccontextmanager
-async def following_faults(cluster: ShownCluster, data_dir: Path | None) -> AsyncIterator[None]:
-    """Follow the faults of this folder while the block runs. Does nothing without a folder."""
-    if data_dir is None:
-        yield
-        return
-    look = partial(look_at_faults, cluster, FaultFile(data_dir / FAULT_FILE_NAME))
-    look()
-    async with in_background(repeatedly(cluster.clock, LOOK_S, look), "follow the faults"):
-        yield

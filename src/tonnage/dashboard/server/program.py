@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from tonnage.dashboard.follow.driver_records import following_pools
-from tonnage.dashboard.model.shown_cluster import ShownCluster, following_faults
+from tonnage.dashboard.follow.driver_records import following_folder
+from tonnage.dashboard.model.shown_cluster import ShownCluster
 from tonnage.dashboard.questions.asking import Asking
 from tonnage.dashboard.server.access import Access
 from tonnage.dashboard.server.app import App
@@ -56,8 +56,7 @@ async def shown(
     routes = Routes(cluster, settings.data_dir, settings.asking, settings.command_flags, status)
     app = App(routes.router(), access)
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(following_faults(cluster, settings.data_dir))
-        await stack.enter_async_context(following_pools(cluster, settings.data_dir))
+        await stack.enter_async_context(following_folder(cluster, settings.data_dir))
         await stack.enter_async_context(status.looking())
         if tls is not None:
             await stack.enter_async_context(tls.renewed())

@@ -110,6 +110,10 @@ class Sight:
     unlisted: Mapping[str, str] = field(default_factory=dict)
     """Kinds that cannot be read, and why."""
 
+    def refusal_of(self, claim: Key) -> Refusal | None:
+        found = self.objects.claims.get(claim)
+        return self.refusals.get(found.uid) if found is not None else None
+
     def is_over(self, since: datetime | None, seconds: float) -> bool:
         """True if an instant is longer ago than this."""
         return since is not None and (self.now - since).total_seconds() > seconds

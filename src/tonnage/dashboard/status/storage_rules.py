@@ -53,8 +53,7 @@ def volume_troubles(sight: Sight) -> Iterator[Trouble]:
 
 
 def _not_made(sight: Sight, key: Key, row: VolumeRow) -> Iterator[Trouble]:
-    claim = sight.objects.claims.get(key)
-    refusal = sight.refusals.get(claim.uid) if claim is not None else None
+    refusal = sight.refusal_of(key)
     where = f" on {row.node}" if row.node else ""
     if row.error and refusal is not None:
         if not refusal.is_silence:  # a driver that is silent is a trouble of its own, with all its claims

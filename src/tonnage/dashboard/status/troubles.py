@@ -23,6 +23,7 @@ from tonnage.clock import rfc3339
 from tonnage.dashboard.status import storage_rules
 from tonnage.dashboard.status.sight import KINDS, Sight, Trouble, capital, explain, trouble
 from tonnage.dashboard.wire import NodeRow, NoticeRow, PodRow, VolumeRow
+from tonnage.keyed import grouped
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.meta import Key
 from tonnage.objects.requirements import UNSCHEDULABLE
@@ -181,20 +182,14 @@ def _lease_end(sight: Sight, scheduler: str) -> datetime | None:
 
 def driver_troubles(sight: Sight) -> Iterator[Trouble]:
     """Drivers that do not answer their provisioner: claims whose last refusal is a silence."""
-    silent: dict[str, list[Key]] = {}
-    for key, row in sight.rows.of(VolumeRow).items():
-        claim = sight.objects.claims.get(key) if row.error else None
-        refusal = sight.refusals.get(claim.uid) if claim is not None else None
-        if refusal is not None and refusal.is_silence:
-            silent.setdefault(row.driver, []).append(key)
-    for driver, keys in sorted(silent.items()):
-        refusals = [sight.refusals[sight.objects.claims[key].uid] for key in sorted(keys)]
-        said = capital(refusals[0].message, at_start=False)
-        meaning = (
-            f"{count_text(len(keys), 'volume')} cannot be made: {named(sorted(keys))}. The provisioner says: {said}"
-        )
-        since = min((each.since for each in refusals if each.since is not None), default=None)
-        yield trouble("driver-silent", "CSIDriver", driver, meaning, since=since, count=len(keys))
+    rows = sorted((key, row) for key, row in sight.rows.of(VolumeRow).items() if row.error)
+    refused = ((key, row.driver, sight.refusal_of(key)) for key, row in rows)
+    silent = grouped((driver, (key, each)) for key, driver, each in refused if each is not None and each.is_silence)
+    for driver, found in sorted(silent.items()):
+        volumes, said = count_text(len(found), "volume"), capital(found[0][1].message, at_start=False)
+        meaning = f"{volumes} cannot be made: {named([key for key, _ in found])}. The provisioner says: {said}"
+        since = min((each.since for _, each in found if each.since is not None), default=None)
+        yield trouble("driver-silent", "CSIDriver", driver, meaning, since=since, count=len(found))
 
 
 def lease_troubles(sight: Sight) -> Iterator[Trouble]:
