@@ -14,7 +14,6 @@ total is `UNFIT` on all others, and the best row has the highest total.
 
 from __future__ import annotations
 
-import random
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ import numpy.typing as npt
 
 from tonnage.scheduling.cluster import columns
 from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.cluster.columns import Bits, Ints, Judgement, Mask, Rows, count, grown, only_row
+from tonnage.scheduling.cluster.columns import Bits, Ints, Judgement, Mask, Rows, count, grown
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.framework import Code, Cycle, FilterPlugin, ScorePlugin, Status
 
@@ -39,8 +38,6 @@ REMEMBERED = 128
 """Kinds of pods whose masks and scores are kept; a workload has few kinds of pods at a time."""
 UNFIT = -(1 << 62)
 """The total of a row that did not pass: below every sum of scores, even after scores are added to it."""
-_BLOCK = 1024
-"""Rows of a block."""
 
 Filters = tuple[tuple[FilterPlugin, int], ...]
 """Filters with their positions in the profile."""
@@ -255,43 +252,6 @@ class Diagnosis(FilterResults):
         return self.refusal.code if self.refusal is not None else Code.UNSCHEDULABLE
 
 
-class Totals:
-    """A total per row. Blocks of rows know their highest total, so that the best row is found without reading all."""
-
-    def __init__(self, rows: int) -> None:
-        self._blocks: Ints = np.full((-(-rows // _BLOCK), _BLOCK), UNFIT, dtype=np.int64)
-        self._most = [UNFIT] * len(self._blocks)
-        self._ties = [_BLOCK] * len(self._blocks)
-        """By block, how many rows have its highest total."""
-        self.by_row: Ints = self._blocks.reshape(-1)[:rows]
-
-    def write(self, rows: Rows, totals: Ints) -> None:
-        if (row := only_row(rows)) >= 0:
-            number, before, now = row // _BLOCK, self.by_row.item(row), totals.item()
-            self.by_row[row] = now
-            self._ties[number] += (now == self._most[number]) - (before == self._most[number])
-            if now > self._most[number] or not self._ties[number]:
-                block = self._blocks[number]
-                self._most[number] = most = block.max().item()
-                self._ties[number] = count(block == most)
-            return
-        self.by_row[rows] = totals
-        highest = self._blocks.max(axis=1)
-        self._most = highest.tolist()
-        self._ties = (self._blocks == highest[:, None]).sum(axis=1).tolist()
-
-    def draw(self, rng: random.Random) -> int:
-        """One of the rows with the highest total, by lot."""
-        most = max(self._most)
-        ties = [count if each == most else 0 for each, count in zip(self._most, self._ties, strict=True)]
-        place = rng.randrange(total) if (total := sum(ties)) > 1 else 0
-        number = 0
-        while place >= ties[number]:
-            place -= ties[number]
-            number += 1
-        return number * _BLOCK + int((self._blocks[number] == most).nonzero()[0][place])
-
-
 class RowAnswers:
     """The answers of the row-local plugins to pods with the same signature."""
 
@@ -315,14 +275,14 @@ class RowAnswers:
         """The last change of a node that the scores know."""
         self.raw: dict[str, Ints] = {}
         """Scores before normalising, valid where the row passes, by plugin; a plugin may have given every row 0."""
-        self.totals = Totals(0)
+        self.totals: Ints = np.zeros(0, dtype=np.int64)
         """The weighted sum of all scores that need no normalising; `UNFIT` where the row does not pass."""
 
     def grow(self, capacity: int) -> None:
         self.results.grow(capacity)
         self.passes = grown(self.passes, capacity)
-        known, self.totals = self.totals.by_row, Totals(capacity)
-        self.totals.write(slice(0, len(known)), known)
+        new = np.full(capacity - len(self.totals), UNFIT, dtype=np.int64)
+        self.totals = np.concatenate((self.totals, new))
         self.raw = {name: grown(scores, capacity) for name, scores in self.raw.items()}
 
     def feasible_rows(self, size: int) -> npt.NDArray[np.intp]:
@@ -380,11 +340,8 @@ class AnswerCache:
         skipped = cycle.skip_score | cycle.unshared
         scored_by = tuple([score for score in self._scores if score[0].name not in skipped])
         if answer.scored_by != scored_by:
-            answer.scored_by, answer.raw, answer.totals = (
-                None,
-                {},
-                Totals(len(answer.passes)),
-            )  # until all have answered
+            answer.scored_by, answer.raw = None, {}  # until all have answered
+            answer.totals = np.full(len(answer.passes), UNFIT, dtype=np.int64)
             rows: Rows = cluster.all_rows
             if answer.count < cluster.size // 2:
                 rows = answer.feasible_rows(cluster.size)
@@ -393,11 +350,11 @@ class AnswerCache:
         else:
             return
         asked: Scores = scored_by
-        if answer.scored_nodes_at == cluster.node_changes.tick and not count(answer.totals.by_row[rows] == UNFIT):
+        if answer.scored_nodes_at == cluster.node_changes.tick and not count(answer.totals[rows] == UNFIT):
             # These rows have been scored, and no node has changed: what is kept in `raw` still holds.
             asked = tuple([each for each in scored_by if not (each[0].node_only and each[0].normalizes)])
         totals = _scored(cycle, asked, answer.raw, rows)
-        answer.totals.write(rows, np.where(answer.passes[rows], totals, UNFIT))
+        answer.totals[rows] = np.where(answer.passes[rows], totals, UNFIT)
         answer.scored_by, answer.scored_at = scored_by, cluster.changes.tick
         answer.scored_nodes_at = cluster.node_changes.tick
 

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from tonnage import logs
 from tonnage.keyed import grouped
 from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, row_numbers
+from tonnage.scheduling.cluster.columns import Ints, Mask, Rows
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.answers import NARROWED, NOBODY, UNFIT, AnswerCache, Diagnosis, RowAnswers
 from tonnage.scheduling.decision.nominated_room import PortsFilter, SumsFilter, judge_by_sums, not_yet_counted, visiting
@@ -314,12 +314,14 @@ class Decider:
                 parts.append((plugin, weight, scores))
         asked = [(plugin, plugin.prefers(cycle)) for plugin in self.pipeline.preferring]
         wishes = [each for each in asked if each[1] is not Prefers.NOTHING]
-        if not (parts or wishes) and found == answer.count:
-            return answer.totals.draw(self._rng)
-        total = answer.totals.by_row[rows]
+        if not parts and found == answer.count:
+            rows = cluster.all_rows  # the other rows are UNFIT
+        total = answer.totals[rows]
         for plugin, weight, scores in parts:
             total = total + weight * (plugin.normalize(cycle, scores) if plugin.normalizes else scores)
-        best = row_numbers(rows)[total == total.max()]
+        best = (total == total.max()).nonzero()[0]
+        if not isinstance(rows, slice):
+            best = rows[best]
         for wishing, prefers in wishes:
             if prefers is Prefers.BEFORE_SCORES or len(best) > 1:
                 best = _preferred(cycle, wishing, prefers, best, rows, total)
