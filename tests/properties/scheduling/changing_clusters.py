@@ -386,7 +386,7 @@ class ChangingCluster:
     def next_pod(self) -> Pod:
         """A new one, as often as not of the kind before; sometimes one that has waited."""
         rng = self.rng
-        waiting = [each for each in self.all("Pod") if not each.spec.node_name and self.engine.queue.get(each)]
+        waiting = [each for each in self.all("Pod") if not each.spec.node_name and self.engine.queue.waiting(each.uid)]
         if waiting and rng.random() < 0.2:
             found: Pod = rng.choice(waiting)
             return found

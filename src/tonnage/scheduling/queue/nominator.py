@@ -150,8 +150,6 @@ class Nomination:
     """When it was first seen here; it may have been written earlier."""
     holds: bool = True
     """True while room is held. False from a refusal there until it may come true again."""
-    is_selected: bool = False
-    """True if a claim says that its volume was created there, or is being created."""
 
 
 def nominated_to(pod: Pod, node_name: str) -> Pod:
@@ -214,14 +212,12 @@ class Nominator:
         before = self.get(pod)
         if before is not None and before.node == wanted:
             before.info, before.holds = PodInfo(pod), True
-            before.is_selected = self.rules.is_selected(pod, wanted)
             return
         self.remove(pod)
         if wanted:
-            info, is_selected = PodInfo(pod), self.rules.is_selected(pod, wanted)
+            info = PodInfo(pod)
             self._node_of[info.uid] = wanted
-            nomination = Nomination(info, wanted, self.clock.now(), is_selected=is_selected)
-            self._by_node.put(wanted, info.uid, nomination)
+            self._by_node.put(wanted, info.uid, Nomination(info, wanted, self.clock.now()))
 
     def expect(self, pod: Pod, node_name: str | None = None) -> None:
         """Like `nominate`, for a pod that still waits; a pod that is gone or has its node is nominated nowhere. Pods
@@ -246,7 +242,7 @@ class Nominator:
             self.nominate(pod, told)
             return bool(told)
         if known is not None:
-            known.info, known.is_selected = PodInfo(pod), self.rules.is_selected(pod, known.node)
+            known.info = PodInfo(pod)
         return False
 
     def told_otherwise(self, uid: str, was_told: str) -> None:
@@ -373,13 +369,14 @@ class Nominator:
         for node_name in self._by_node:
             expected = self._by_node.at(node_name)
             mine = expected.get(pod.uid) if self.is_ordered else None
+            is_selected = mine is not None and self.rules.is_selected(mine.info.pod, node_name)
             is_later = False
             for uid, other in expected.items():
                 if uid == pod.uid:
                     is_later = True
                     continue
                 goes_after = mine is not None and (
-                    is_later if other.is_selected == mine.is_selected else mine.is_selected
+                    is_later if self.rules.is_selected(other.info.pod, node_name) is is_selected else is_selected
                 )
                 priority = other.info.priority
                 if other.holds and (priority > pod.priority or (priority == pod.priority and not goes_after)):

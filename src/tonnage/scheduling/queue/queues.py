@@ -15,6 +15,7 @@ upstream's backoffQueue with SchedulerPopFromBackoffQ (KEP-5142).
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -92,10 +93,7 @@ class BackoffQueue:
         failures = queued.consecutive_errors or queued.unschedulable_count
         if failures == 0 or self._max_s == 0:  # a maximum of 0 disables backoff
             return -math.inf
-        if queued.backoff_until is None:
-            duration_s = exponential_s(self._initial_s, failures - 1, max_s=self._max_s)
-            queued.backoff_until = _window(queued.queued_at + duration_s)
-        return queued.backoff_until
+        return _window(queued.queued_at + exponential_s(self._initial_s, failures - 1, max_s=self._max_s))
 
     def is_backing_off(self, queued: waiting_pods.QueuedPod, now_s: float) -> bool:
         """True until its second is over."""
@@ -165,39 +163,46 @@ QueuedHook: TypeAlias = Callable[[waiting_pods.QueuedPod, QueueName, str], None]
 """(pod, where it was put, why), for scheduler_queue_incoming_pods_total."""
 
 
-class Queues:
+class Queues(ABC):
     """The waiting pods. Methods that put a pod somewhere return where."""
 
     def __init__(
         self,
         clock: Clock,
         profiles: Mapping[str, waiting_pods.QueueingRules],
-        backoff: BackoffQueue,
         *,
         sort_key: waiting_pods.SortKey,
-        on_queued: QueuedHook,
+        initial_backoff_s: float,
+        max_backoff_s: float,
+        retries_in_a_row: int,
         on_plugin_error: waiting_pods.PluginErrorHook,
         rules: waiting_pods.WakingRules,
-        is_nominated: Callable[[Pod], bool],
-        retries_in_a_row: int,
     ) -> None:
         self.active = ActiveQueue(retries_in_a_row=retries_in_a_row)
-        self.backoff = backoff
-        self.pool = waiting_pods.UnschedulablePool(self.order, rules, on_plugin_error, is_nominated)
+        self.backoff = BackoffQueue(sort_key, initial_s=initial_backoff_s, max_s=max_backoff_s)
+        self.pool = waiting_pods.UnschedulablePool(self.order, rules, on_plugin_error, self.is_nominated)
         self._clock = clock
         self._gates = {name: tuple(rules.pre_enqueue) for name, rules in profiles.items()}
         self._sort_key = sort_key
-        self._on_queued = on_queued
         self._on_plugin_error = on_plugin_error
 
-    def get(self, uid: str) -> waiting_pods.QueuedPod | None:
+    @abstractmethod
+    def is_nominated(self, pod: Pod) -> bool:
+        """True if a node is nominated for the pod."""
+
+    @abstractmethod
+    def _on_queued(self, queued: waiting_pods.QueuedPod, queue: QueueName, why: str) -> None:
+        """A pod was put somewhere."""
+
+    def waiting(self, uid: str) -> waiting_pods.QueuedPod | None:
+        """The pod, wherever it waits; None if it does not."""
         return self.active.get(uid) or self.backoff.get(uid) or self.pool.get(uid)
 
     def remove(self, uid: str) -> waiting_pods.QueuedPod | None:
         """Remove a pod from wherever it waits; None if it does not."""
         return self.active.remove(uid) or self.backoff.remove(uid) or self.pool.remove(uid)
 
-    def pop(self) -> waiting_pods.QueuedPod | None:
+    def pop_first(self) -> waiting_pods.QueuedPod | None:
         """Remove and return the first active pod; if there is none, the refused pod whose backoff ends first."""
         queued = self.active.pop()
         if queued is None and (queued := self.backoff.pop()) is not None:
@@ -238,11 +243,6 @@ class Queues:
         """The sort key of a pod: the smallest is next."""
         return self._sort_key(queued.info, queued.queued_at), queued.sequence
 
-    def refuse(self, queued: waiting_pods.QueuedPod, plugins: frozenset[str]) -> None:
-        """File a pod of the pool under these plugins, which refused a pod like it."""
-        queued.unschedulable_plugins = plugins
-        self.pool.add(queued)
-
     def _to_pool(self, queued: waiting_pods.QueuedPod, why: str) -> QueueName:
         is_new = queued.uid not in self.pool
         self.pool.add(queued)
@@ -269,26 +269,22 @@ class Queues:
             return False
 
     def refusals(self) -> Counter[tuple[str, str]]:
-        """(plugin, profile) -> the number of waiting pods that it blocks."""
+        """(plugin, profile) -> the number of waiting pods that it blocks, for scheduler_unschedulable_pods."""
         waiting = chain(self.active, self.backoff, self.pool)
         return Counter((plugin, queued.profile) for queued in waiting for plugin in queued.unschedulable_plugins)
 
-    def counts(self) -> dict[QueueName, int]:
-        """The number of pods in each place; gated pods do not count as unschedulable."""
+    def pending_pods(self) -> dict[QueueName, int]:
+        """The number of waiting pods by place, for scheduler_pending_pods. Pods in flight do not count, and gated pods
+        not as unschedulable."""
         gated = len(self.pool.gated)
-        return {
-            QueueName.ACTIVE: len(self.active),
-            QueueName.BACKOFF: len(self.backoff),
-            QueueName.UNSCHEDULABLE: len(self.pool) - gated,
-            QueueName.GATED: gated,
-        }
+        return dict(zip(QueueName, (len(self.active), len(self.backoff), len(self.pool) - gated, gated), strict=True))
 
-    def pods_in(self, queue: QueueName) -> Iterator[waiting_pods.QueuedPod]:
+    def pods_in(self, queue: QueueName) -> list[waiting_pods.QueuedPod]:
         """The pods of one place, in its order."""
         match queue:
             case QueueName.ACTIVE:
-                return iter(self.active)
+                return list(self.active)
             case QueueName.BACKOFF:
-                return iter(self.backoff)
+                return list(self.backoff)
             case _:
-                return (queued for queued in self.pool if queued.is_gated is (queue is QueueName.GATED))
+                return [queued for queued in self.pool if queued.is_gated is (queue is QueueName.GATED)]

@@ -39,7 +39,7 @@ _NO_NEWS: Final = (events.BACKOFF_COMPLETE, events.POP_FROM_BACKOFF, events.SCHE
 """Moves without an event: nothing has changed for the pod."""
 
 
-class SchedulingQueue:
+class SchedulingQueue(queues.Queues):
     """The pods that wait for a node. `profiles`: the rules by schedulerName.
 
     `on_active` is called when a pod may be popped, `on_queued` for each pod that is put somewhere, `on_plugin_error`
@@ -63,42 +63,35 @@ class SchedulingQueue:
         on_plugin_error: waiting_pods.PluginErrorHook = lambda plugin, queued, exc: None,
         rules: waiting_pods.WakingRules | None = None,
     ) -> None:
+        super().__init__(
+            clock,
+            profiles,
+            sort_key=sort_key,
+            initial_backoff_s=initial_backoff_s,
+            max_backoff_s=max_backoff_s,
+            retries_in_a_row=retries_in_a_row,
+            on_plugin_error=on_plugin_error,
+            rules=rules or waiting_pods.WakingRules(),
+        )
         self.on_active = on_active
         self.wakes = True
         """False for callers that take every pod by `take_nowait`: events then move nothing."""
-        self._on_queued = on_queued
-        self._clock = clock
+        self._hook = on_queued
         self._max_unschedulable_s = max_unschedulable_s
         self._sequence = count()
         self._tables = {name: waking.HintTable(rules, on_plugin_error) for name, rules in profiles.items()}
         self._no_table = waking.HintTable(waiting_pods.QueueingRules(), on_plugin_error)
         self._in_flight: dict[str, queues.Flight] = {}
         """The pods between `pop_nowait` and `done`, oldest first."""
-        self._queues = queues.Queues(
-            clock,
-            profiles,
-            queues.BackoffQueue(sort_key, initial_s=initial_backoff_s, max_s=max_backoff_s),
-            sort_key=sort_key,
-            on_queued=self._queued,
-            on_plugin_error=on_plugin_error,
-            rules=rules or waiting_pods.WakingRules(),
-            is_nominated=lambda pod: self.nominator.has(pod),
-            retries_in_a_row=retries_in_a_row,
-        )
         self.nominator = Nominator(
             clock,
-            self._queues.pool,
+            self.pool,
             is_ordered=nominations_give_way,
             newest=self.newest,
             activate=self.activate,
             wake=self.move_all_to_active_or_backoff,
         )
-        self._waking = waking.Waking(
-            clock,
-            self._tables,
-            self._queues,
-            is_in_flight=lambda uid: uid in self._in_flight,
-        )
+        self._waking = waking.Waking(clock, self._tables, self, is_in_flight=lambda uid: uid in self._in_flight)
 
     # -- pods come, change and go -------------------------------------------------------------------------------------
 
@@ -118,20 +111,19 @@ class SchedulingQueue:
             self.delete(old)
             self.add(new)
             return
-        flight, queued = self._in_flight.get(uid), self._queues.get(uid)
+        flight, queued = self._in_flight.get(uid), self.waiting(uid)
         if flight is not None:
             flight.info, flight.is_gone = PodInfo(new), False
-            for event in events.pod_events(old, new):
-                self._keep(waiting_pods.RecordedEvent(event, old, new, only=uid))
+            flight.events += [waiting_pods.RecordedEvent(event, old, new) for event in events.pod_events(old, new)]
         elif queued is not None:
             queued.info = PodInfo(new)
         else:
             self._enter(new, events.UNSCHEDULED_POD_UPDATE)
         self.nominator.told_otherwise(uid, self.nominator.rules.told(old))
-        if queued is not None and uid in self._queues.pool:
+        if queued is not None and uid in self.pool:
             self._reconsider(queued, old, new)
         elif queued is not None:
-            self._queues.reorder(queued)
+            self.reorder(queued)
         self._waking.let_out()
 
     def delete(self, pod: Pod, *, bound_to: str = "") -> None:
@@ -142,7 +134,7 @@ class SchedulingQueue:
         flight = self._in_flight.get(waiting_pods.uid_of(pod))
         if flight is not None:
             flight.is_gone = True
-        self._queues.remove(waiting_pods.uid_of(pod))
+        self.remove(waiting_pods.uid_of(pod))
         self._waking.tried(waiting_pods.uid_of(pod))
         if nominated_to not in ("", bound_to):
             self.nominator.room_was_given_up(pod, nominated_to)
@@ -152,16 +144,19 @@ class SchedulingQueue:
     def pod_assumed(self, pod: Pod, node_name: str) -> None:
         """The pod is assumed on a node and nominated nowhere. Pods that share a claim with it are now in classes by
         themselves: where they may go depends on its node."""
-        pool = self._queues.pool
+        pool = self.pool
         if pool.mounts_claims and pod.spec.volumes:
             pool.sign_again(pool.mounting(events.claims_named(None, pod)).values())
         self.nominator.assumed(pod, node_name)
         self._waking.tried(waiting_pods.uid_of(pod))
 
-    def _queued(self, queued: waiting_pods.QueuedPod, queue: queues.QueueName, why: str) -> None:
+    def is_nominated(self, pod: Pod) -> bool:
+        return self.nominator.has(pod)
+
+    def _on_queued(self, queued: waiting_pods.QueuedPod, queue: queues.QueueName, why: str) -> None:
         can_be_popped = queue in (queues.QueueName.ACTIVE, queues.QueueName.BACKOFF)
         self.nominator.queued(queued, is_news=can_be_popped and why not in _NO_NEWS)
-        self._on_queued(queued, queue, why)
+        self._hook(queued, queue, why)
         if can_be_popped and why != events.POP_FROM_BACKOFF:
             self.on_active()
 
@@ -169,26 +164,26 @@ class SchedulingQueue:
         queued = waiting_pods.QueuedPod(PodInfo(pod), self._clock.monotonic(), next(self._sequence))
         # Even if it is gated: its nomination holds room.
         self.nominator.nominate(pod)
-        self._queues.to_active(queued, event.label)
+        self.to_active(queued, event.label)
 
     def _reconsider(self, queued: waiting_pods.QueuedPod, old: Pod, new: Pod) -> None:
         """An unschedulable pod was changed: ask the plugins that refused it whether that helps."""
         for event in events.pod_events(old, new):
             if self._table(queued).is_worth(queued, event, old, new):
-                self._queues.requeue(queued, waiting_pods.Requeue.AFTER_BACKOFF, event.label)
-            if queued.uid not in self._queues.pool:
+                self.requeue(queued, waiting_pods.Requeue.AFTER_BACKOFF, event.label)
+            if queued.uid not in self.pool:
                 return
 
     # -- attempts -----------------------------------------------------------------------------------------------------
 
     def pop_nowait(self) -> waiting_pods.QueuedPod | None:
         """The next pod to try, or None. It is in flight until `done` or `add_unschedulable_if_not_present`."""
-        queued = self._queues.pop()
+        queued = self.pop_first()
         return None if queued is None else self._start_flight(queued)
 
     def take_nowait(self, pod: Pod) -> waiting_pods.QueuedPod | None:
         """Pop this pod from wherever it waits; None if it does not. For callers that choose the order themselves."""
-        queued = self._queues.remove(waiting_pods.uid_of(pod))
+        queued = self.remove(waiting_pods.uid_of(pod))
         return None if queued is None else self._start_flight(queued)
 
     def _start_flight(self, queued: waiting_pods.QueuedPod) -> waiting_pods.QueuedPod:
@@ -196,11 +191,6 @@ class SchedulingQueue:
         queued.left_behind = waiting_pods.LeftBehind(tried_on=self.nominator.node_of(queued.pod))
         self._in_flight[queued.uid] = queues.Flight(queued.info)
         return queued
-
-    def _keep(self, seen: waiting_pods.RecordedEvent) -> None:
-        """Keep an event for the pods in flight."""
-        for flight in self._in_flight.values():
-            flight.events.append(seen)
 
     def done(self, pod: Pod) -> None:
         """No plugin can refuse the pod any more: stop keeping events for it. Safe to call twice."""
@@ -233,16 +223,12 @@ class SchedulingQueue:
         # Without a refusal there is no plugin to ask, and after `done` no events were kept: try it once too often.
         how = waiting_pods.Requeue.AFTER_BACKOFF
         flight = self._in_flight.pop(uid, None)
-        if queued.unschedulable_plugins and flight is not None:
-            seen = [event for event in flight.events if event.only in ("", uid)]
-            how = (
-                waiting_pods.Requeue.AFTER_BACKOFF
-                if self._table(queued).is_worth_since(queued, seen)
-                else waiting_pods.Requeue.NOT
-            )
+        refused = queued.unschedulable_plugins
+        if refused and flight is not None and not self._table(queued).is_worth_since(queued, flight.events):
+            how = waiting_pods.Requeue.NOT
         if self.nominator.node_of(newest.pod) not in ("", queued.left_behind.tried_on):
             how = waiting_pods.Requeue.AT_ONCE  # it was nominated while in flight
-        landed = self._queues.requeue(queued, how, events.SCHEDULE_ATTEMPT_FAILURE)
+        landed = self.requeue(queued, how, events.SCHEDULE_ATTEMPT_FAILURE)
         if queued.left_behind.is_like_others and queued.unschedulable_plugins:
             self._waking.refused(queued)
         else:
@@ -251,7 +237,7 @@ class SchedulingQueue:
 
     def _newest(self, queued: waiting_pods.QueuedPod, pod: Pod | None) -> PodInfo | None:
         """The newest version of the popped pod; None if it must not come back."""
-        if self._queues.get(queued.uid) is not None:
+        if self.waiting(queued.uid) is not None:
             return None
         flight = self._in_flight.get(queued.uid)
         if flight is not None and (flight.is_gone or pod is None or pod is flight.info.pod):
@@ -271,16 +257,17 @@ class SchedulingQueue:
             return
         if event.is_wildcard or any(table.caring(event) for table in self._tables.values()):
             self._waking.wake(event, old, new, pre_check)
-            self._keep(waiting_pods.RecordedEvent(event, old, new, pre_check))
+            for flight in self._in_flight.values():
+                flight.events.append(waiting_pods.RecordedEvent(event, old, new, pre_check))
 
     def cluster_changed(self, old: meta.Object | None, new: meta.Object | None) -> None:
         """An object that is not a waiting pod was added (`old` is None), changed, or deleted (`new` is None)."""
-        if not len(self._queues.pool) and not len(self._in_flight):
+        if not len(self.pool) and not len(self._in_flight):
             return  # no pod it could help, and none in flight to keep it for
         if _provisioner_of(old) != _provisioner_of(
             new
         ):  # its claims need attach slots of another driver now, or of none
-            self._queues.pool.sign_again([queued for queued in self._queues.pool if queued.info.claim_keys])
+            self.pool.sign_again([queued for queued in self.pool if queued.info.claim_keys])
         for change in events.changes_of(old, new):
             self.move_all_to_active_or_backoff(*change)
 
@@ -292,63 +279,48 @@ class SchedulingQueue:
 
     def activate(self, pods: Iterable[Pod]) -> None:
         """Try these pods now, whatever they wait for; a pod in flight is tried again when it comes back."""
-        places, why = self._queues, events.FORCE_ACTIVATE.label
+        why = events.FORCE_ACTIVATE.label
         for uid in map(waiting_pods.uid_of, pods):
-            if (queued := places.pool.get(uid)) is not None:
-                places.to_active(queued, why)
-            elif (queued := places.backoff.remove(uid)) is not None:
-                places.to_active(queued, why, has_passed_gates=True)
+            if (queued := self.pool.get(uid)) is not None:
+                self.to_active(queued, why)
+            elif (queued := self.backoff.remove(uid)) is not None:
+                self.to_active(queued, why, has_passed_gates=True)
             elif uid in self._in_flight:
-                self._keep(waiting_pods.RecordedEvent(events.FORCE_ACTIVATE, None, None, only=uid))
+                self._in_flight[uid].events.append(waiting_pods.RecordedEvent(events.FORCE_ACTIVATE, None, None))
 
     def gate_opened(self, pod: Pod, plugin: str) -> None:
         """A PreEnqueue plugin no longer blocks this pod."""
-        queued = self._queues.pool.get(waiting_pods.uid_of(pod))
+        queued = self.pool.get(waiting_pods.uid_of(pod))
         if queued is not None and queued.gating_plugin == plugin:
-            self._queues.requeue(queued, waiting_pods.Requeue.AFTER_BACKOFF, events.FORCE_ACTIVATE.label)
+            self.requeue(queued, waiting_pods.Requeue.AFTER_BACKOFF, events.FORCE_ACTIVATE.label)
 
     def preemption_failed(self, pod: Pod) -> None:
         """The preemption for an unschedulable pod failed: try it again after a backoff as for an error."""
-        queued = self._queues.pool.get(waiting_pods.uid_of(pod))
+        queued = self.pool.get(waiting_pods.uid_of(pod))
         if queued is not None:
-            queued.queued_at, queued.backoff_until = self._clock.monotonic(), None
+            queued.queued_at = self._clock.monotonic()
             queued.consecutive_errors += 1
-            self._queues.requeue(queued, waiting_pods.Requeue.AFTER_BACKOFF, events.SCHEDULE_ATTEMPT_FAILURE)
+            self.requeue(queued, waiting_pods.Requeue.AFTER_BACKOFF, events.SCHEDULE_ATTEMPT_FAILURE)
 
     def flush_backoff_completed(self, now_s: float) -> None:
         """Make pods active whose backoff is over, and stop waiting for pods that were let out long ago. Call it every
         second, or at `next_backoff_completion_at`."""
-        for queued in self._queues.backoff.pop_completed(now_s):
-            self._queues.to_active(queued, events.BACKOFF_COMPLETE, has_passed_gates=True)
+        for queued in self.backoff.pop_completed(now_s):
+            self.to_active(queued, events.BACKOFF_COMPLETE, has_passed_gates=True)
         self._waking.flush(now_s)
 
     def next_backoff_completion_at(self) -> float | None:
         """When `flush_backoff_completed` will next find a pod; None without backoffs."""
-        return self._queues.backoff.next_completion_at()
+        return self.backoff.next_completion_at()
 
     def flush_unschedulable_leftover(self, now_s: float) -> None:
         """Try pods again that have waited too long for an event. Call it every 30 seconds."""
-        overdue = [queued for queued in self._queues.pool if now_s - queued.waiting_since() > self._max_unschedulable_s]
+        overdue = [queued for queued in self.pool if now_s - queued.waiting_since() > self._max_unschedulable_s]
         for queued in overdue:
             queued.flushed_at = now_s
         self._waking.move(overdue, events.UNSCHEDULABLE_TIMEOUT)
 
     # -- reading ------------------------------------------------------------------------------------------------------
-
-    def pending_pods(self) -> dict[queues.QueueName, int]:
-        """The number of waiting pods by place, for scheduler_pending_pods. Pods in flight do not count."""
-        return self._queues.counts()
-
-    def refusals(self) -> dict[tuple[str, str], int]:
-        """(plugin, profile) -> the number of waiting pods that it blocks, for scheduler_unschedulable_pods."""
-        return self._queues.refusals()
-
-    def pods_in(self, queue: queues.QueueName) -> list[waiting_pods.QueuedPod]:
-        return list(self._queues.pods_in(queue))
-
-    def get(self, pod: Pod) -> waiting_pods.QueuedPod | None:
-        """The waiting pod; None if it is in flight or not known."""
-        return self._queues.get(waiting_pods.uid_of(pod))
 
     def newest(self, uid: str) -> Pod | None:
         """The newest version of a pod that waits or is in flight; None if there is none."""
@@ -359,7 +331,7 @@ class SchedulingQueue:
         flight = self._in_flight.get(uid)
         if flight is not None:
             return None if flight.is_gone else flight.info
-        queued = self._queues.get(uid)
+        queued = self.waiting(uid)
         return queued.info if queued is not None else None
 
     def _table(self, queued: waiting_pods.QueuedPod) -> waking.HintTable:

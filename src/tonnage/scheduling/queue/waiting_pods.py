@@ -79,8 +79,6 @@ class QueuedPod:
     unschedulable_plugins: frozenset[str] = frozenset()
     """The plugins that refused it, at the last attempt or before it could be queued; empty after an error."""
     gating_plugin: str = ""
-    backoff_until: float | None = None
-    """The start of the second in which its backoff ends; None until it is computed."""
     flushed_at: float | None = None
     """When it was moved because it had waited too long; None if not since its last attempt."""
     left_behind: LeftBehind = field(default=LeftBehind())
@@ -115,7 +113,7 @@ class QueuedPod:
         else:
             self.consecutive_errors += 1
         self.queued_at, self.sequence = at, sequence
-        self.backoff_until = self.flushed_at = None
+        self.flushed_at = None
         self.gating_plugin = ""
 
     def __repr__(self) -> str:
@@ -131,13 +129,12 @@ PluginErrorHook: TypeAlias = Callable[[str, QueuedPod, Exception], None]
 
 @dataclass(frozen=True, slots=True)
 class RecordedEvent:
-    """An event that came while pods were in flight. `only`: the uid of the pod it is for, if it is for one."""
+    """An event that came while a pod was in flight."""
 
     event: ClusterEvent
     old: Any
     new: Any
     pre_check: PreCheck | None = None
-    only: str = ""
 
 
 class Requeue(Enum):

@@ -307,10 +307,10 @@ class Waking:
         for member in list(found):
             before = member.unschedulable_plugins
             member.unschedulable_plugins = queued.unschedulable_plugins
-            is_alike = self._pool.key_for(member) == key
-            member.unschedulable_plugins = before
-            if is_alike:
-                self.queues.refuse(member, queued.unschedulable_plugins)
+            if self._pool.key_for(member) == key:
+                self._pool.add(member)
+            else:
+                member.unschedulable_plugins = before
 
     def _moved(self, before: ClassKey, now: EquivalenceClass) -> None:
         """A pod changed its class: it joins the rounds in which its old class waits."""

@@ -9,7 +9,7 @@ from queue_rig import NODE_LABEL, QueueRig
 from tonnage.objects.core_v1 import Pod
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.queue.queues import QueueName
-from tonnage.scheduling.queue.waiting_pods import QueuedPod, WakingRules
+from tonnage.scheduling.queue.waiting_pods import QueuedPod, WakingRules, uid_of
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import pod_with, storage_class
 
@@ -93,7 +93,7 @@ def test_those_who_are_refused_with_it_wait_for_what_it_waits_for():
 
 def test_a_pod_that_is_nominated_is_like_no_other():
     alike = Alike(a="x", b="x", c="x")
-    waiting = alike.rig.queue.get(pod("b"))
+    waiting = alike.rig.queue.waiting(uid_of(pod("b")))
     assert waiting is not None
     alike.rig.queue.nominator.expect(waiting.pod, "n")
     alike.event()
@@ -111,7 +111,7 @@ def test_what_happens_while_one_is_being_tried_is_not_answered_by_it():
 
 def test_a_pod_that_changes_is_signed_anew():
     alike = Alike(a="x", b="x", c="x")
-    before = alike.rig.queue.get(pod("b"))
+    before = alike.rig.queue.waiting(uid_of(pod("b")))
     assert before is not None
     alike.rig.queue.update(before.pod, pod("b", labels={"kind": "z", "other": ""}))
     alike.event()
@@ -131,7 +131,7 @@ def test_a_pod_that_becomes_unlike_those_it_waits_with_keeps_its_turn():
     alike = Alike(a="x", b="x", c="x")
     alike.event()
     first = alike.rig.pop()
-    waiting = alike.rig.queue.get(pod("b"))
+    waiting = alike.rig.queue.waiting(uid_of(pod("b")))
     assert waiting is not None
     alike.rig.queue.update(waiting.pod, pod("b", labels={"kind": "y", "other": ""}))
     told = alike.rig.wakes
