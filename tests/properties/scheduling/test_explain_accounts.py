@@ -64,7 +64,7 @@ def test_every_node_is_accounted_for_and_the_chosen_one_is_best(given_cluster, s
     answer = engine.explain(wanted)
 
     assert answer.node == decision.node
-    assert sorted(each.name for each in answer.nodes) == sorted(engine.cluster.names())
+    assert sorted(each.name for each in answer.nodes) == sorted(engine.cluster.row_of)
     feasible = [each for each in answer.nodes if each.feasible]
     refused = [each for each in answer.nodes if not each.feasible]
     assert answer.nodes == [*feasible, *refused]

@@ -52,6 +52,9 @@ class Observer:
 
     def resident_removed(self, info: PodInfo, row: int) -> None: ...
 
+    def resident_started(self, info: PodInfo, row: int) -> None:
+        """A pod's start became known. Nothing else changed: only preemption reads it."""
+
     def grown(self, capacity: int) -> None:
         """The columns of the cluster have this length now."""
 
@@ -69,8 +72,6 @@ class Cluster:
         """The number of existing nodes."""
         self.changes = columns.Changes(capacity)
         self.node_changes = columns.Changes(capacity)
-        self.start_changes = columns.Changes(capacity)
-        """Rows with a pod whose start became known: separate, because only preemption reads it."""
         self.exists: columns.Mask = np.zeros(capacity, dtype=np.bool_)
         self.unschedulable: columns.Mask = np.zeros(capacity, dtype=np.bool_)
         self.taint_ids: columns.Ids = np.zeros(capacity, dtype=np.int32)
@@ -116,10 +117,6 @@ class Cluster:
     def name(self, row: int) -> str:
         node = self.nodes[row]
         return node.metadata.name if node is not None else ""
-
-    def names(self) -> list[str]:
-        """The names of existing nodes, by row."""
-        return [node.metadata.name for node in self.nodes if node is not None]
 
     def resource_id(self, name: str) -> int:
         """The row of a resource in `allocatable` and `requested`; an unknown resource gets a new row."""
@@ -221,7 +218,7 @@ class Cluster:
     def _grow(self, capacity: int) -> None:
         for name in ("exists", "unschedulable", "taint_ids", "allocatable", "requested", "scored_usage"):
             setattr(self, name, columns.grown(getattr(self, name), capacity))
-        for growing in (self.labels, self.changes, self.node_changes, self.start_changes):
+        for growing in (self.labels, self.changes, self.node_changes):
             growing.grow(capacity)
         for observer in self._observers:
             observer.grown(capacity)
@@ -260,7 +257,8 @@ class Cluster:
             if home == node_name and row is not None and info.counts_like(known := self.residents[row][info.uid]):
                 self.residents[row][info.uid] = info
                 if info.pod.status.start_time != known.pod.status.start_time:
-                    self.start_changes.note(row)
+                    for observer in self._observers:
+                        observer.resident_started(info, row)
                 return
             self.remove_pod(info.uid)
         self._home[info.uid] = node_name

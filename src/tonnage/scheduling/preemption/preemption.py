@@ -142,7 +142,8 @@ class DefaultPreemption(framework.PostFilterPlugin, framework.PreEnqueuePlugin):
 
     def _is_summed(self, cycle: framework.Cycle, diagnosis: Diagnosis, rows: RowNumbers, fit: SumsFilter) -> Mask:
         """A mask over `rows`: True if every filter but `fit` and that of ports passes the row, whichever of its pods
-        go. Filters before the first that refused pass; those after it are asked."""
+        go, and the pods nominated there only take resources. Filters before the first that refused pass; those after
+        it are asked."""
         filters, ports = self.decider.filters, self._ports(cycle)
         position = filters.index(fit)
         found: Mask = diagnosis.first[rows] == position
@@ -157,14 +158,13 @@ class DefaultPreemption(framework.PostFilterPlugin, framework.PreEnqueuePlugin):
                 judgement = plugin.filter(cycle, rows[found])
                 if judgement is not None:
                     found[found] = judgement.bits == 0
-        expected = victims.expected_on(cycle)
-        place_of = {row: place for place, row in enumerate(rows.tolist()) if found[place]} if expected else {}
         is_across = looks_across_rows(filters, cycle)
-        for row, pods in expected.items():
-            place = place_of.get(row)
-            if place is not None and (is_across or not all(takes_only_resources(cycle.pod, pod) for pod in pods)):
-                found[place] = victims.passes_with_fewer_pods_but_for(self.decider, cycle, row, fit)
-        return found
+        others = [
+            row
+            for row, pods in victims.expected_on(cycle).items()
+            if is_across or not all(takes_only_resources(cycle.pod, pod) for pod in pods)
+        ]
+        return found & ~np.isin(rows, others)
 
     def _by_trying(
         self,

@@ -5,8 +5,9 @@
     1      web      -        -
     2      batch    -        -
 
-A pod on a node has a number, and under it a priority, a start, amounts and a kind, written when it comes. Amounts are
-kept for resources that were asked about. Pods of one kind cannot be told apart by any selector.
+A pod on a node has a number, and under it a priority, a start, amounts and a kind, written when it comes; the ranks are
+computed for each question. Amounts are kept for resources that were asked about. Pods of one kind cannot be told apart
+by any selector.
 
 A PodDisruptionBudget's status says how many disruptions it allows. Pods that are judged together use it up in their
 order; pods that it lists as disrupted are counted already. Mirrors filterPodsWithPDBViolation: a missing, empty or
@@ -41,7 +42,6 @@ NOWHERE = -1
 NOT_STARTED = math.inf
 """The start of a pod that has not started: later than all others. (Upstream uses the time of the question.)"""
 _FIRST_PODS = 64
-_SLOTS_STEP = 8
 _PRIORITY_BITS = 33
 
 Kind = tuple[str, tuple[tuple[str, str], ...]]
@@ -77,9 +77,6 @@ class RankedResidents(Observer):
         self._free: list[int] = []
         self._by_ports: Shelf[tuple[HostPort, ...], int, int] = Shelf()
         """The numbers of pods by their host ports."""
-        self._ranked: Ids = np.zeros((0, cluster.capacity), dtype=np.int32)
-        self._touched: set[int] = set()  # rows for which `_ranked` is out of date
-        self._starts_seen_at = cluster.start_changes.tick
         cluster.observe(self)
 
     # -- observing ----------------------------------------------------------------------------------------------------
@@ -104,7 +101,6 @@ class RankedResidents(Observer):
             amounts[number] = info.requests.get(name, 0)
         if self._lowest is not None:
             self._lowest = min(self._lowest, info.priority)
-        self._touched.add(row)
 
     def resident_removed(self, info: PodInfo, row: int) -> None:
         number = self._numbers.pop(info.uid)
@@ -116,10 +112,9 @@ class RankedResidents(Observer):
         self.pods[number] = None
         self._rows[number] = NOWHERE
         self._free.append(number)
-        self._touched.add(row)
 
-    def grown(self, capacity: int) -> None:
-        self._ranked = grown(self._ranked, capacity)
+    def resident_started(self, info: PodInfo, row: int) -> None:
+        self.starts[self._numbers[info.uid]] = started_at(info)
 
     def _grow(self, pods: int) -> None:
         self._rows, self.kinds = grown(self._rows, pods), grown(self.kinds, pods)
@@ -161,43 +156,20 @@ class RankedResidents(Observer):
 
     def ranked(self, rows: RowNumbers) -> Ids:
         """The numbers of the pods on these rows, by slot and place in `rows`, most important first."""
-        self._read_starts()
-        if self._touched:
-            self._rank(np.array(sorted(self._touched), dtype=np.intp))
-            self._touched.clear()
-        found = self._ranked[:, rows]
-        return found[: np.count_nonzero(found.any(axis=1))]
+        place_of = np.full(self._cluster.capacity + 1, NOWHERE)  # the last place is for NOWHERE
+        place_of[rows] = np.arange(len(rows))
+        places = place_of[self._rows[: len(self.pods)]]
+        numbers = self._by_importance(np.flatnonzero(places != NOWHERE), places)
+        places = places[numbers]
+        slots = np.arange(len(places)) - np.searchsorted(places, places)  # how many pods of its row come before
+        found = np.zeros((int(slots.max(initial=-1)) + 1, len(rows)), dtype=np.int32)
+        found[slots, places] = numbers
+        return found
 
-    def _read_starts(self) -> None:
-        """A pod's start becomes known without an observer call; the cluster notes its row."""
-        cluster = self._cluster
-        changes, seen_at = cluster.start_changes, self._starts_seen_at
-        if changes.tick == seen_at:
-            return
-        for row in np.flatnonzero(changes.version[: cluster.size] > seen_at).tolist():
-            for uid, info in cluster.residents[row].items():
-                self.starts[self._numbers[uid]] = started_at(info)
-            self._touched.add(row)
-        self._starts_seen_at = changes.tick
-
-    def _rank(self, touched: RowNumbers) -> None:
-        """Sort the pods of these rows."""
-        is_touched = np.zeros(self._cluster.capacity + 1, dtype=np.bool_)  # the last place is for NOWHERE
-        is_touched[touched] = True
-        numbers = self._by_importance(np.flatnonzero(is_touched[self._rows[: len(self.pods)]]))
-        rows = self._rows[numbers]
-        slots = np.arange(len(rows)) - np.searchsorted(rows, rows)  # how many pods of its row come before
-        missing = int(slots.max(initial=-1)) + 1 - len(self._ranked)
-        if missing > 0:
-            blank = np.zeros((-(-missing // _SLOTS_STEP) * _SLOTS_STEP, self._ranked.shape[1]), dtype=np.int32)
-            self._ranked = np.vstack((self._ranked, blank))
-        self._ranked[:, touched] = 0
-        self._ranked[slots, rows] = numbers
-
-    def _by_importance(self, numbers: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-        """Pods by row, and within a row by `victims.importance`."""
-        # One key for the row and its 32-bit priority: each key costs a sort.
-        place = (self._rows[numbers].astype(np.int64) << _PRIORITY_BITS) - self.priorities[numbers]
+    def _by_importance(self, numbers: npt.NDArray[np.intp], places: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+        """Pods by place, and within a place by `victims.importance`."""
+        # One key for the place and the 32-bit priority: each key costs a sort.
+        place = (places[numbers].astype(np.int64) << _PRIORITY_BITS) - self.priorities[numbers]
         starts = self.starts[numbers]
         order = np.lexsort((starts, place))
         numbers, place, starts = numbers[order], place[order], starts[order]

@@ -38,9 +38,9 @@ from tonnage.objects.meta import Key
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ids, Ints, Mask
 from tonnage.scheduling.cluster.pod_info import PODS, PodInfo
-from tonnage.scheduling.decision.nominated_room import not_yet_counted, visiting
+from tonnage.scheduling.decision.nominated_room import not_yet_counted
 from tonnage.scheduling.decision.scheduling_cycle import Decider
-from tonnage.scheduling.framework import Cycle, FilterPlugin, Status
+from tonnage.scheduling.framework import Cycle, Status
 from tonnage.scheduling.preemption.ranked_residents import DisruptionBudgets, RankedResidents, RowNumbers, started_at
 
 PRIORITY_OFFSET = 2**31
@@ -109,21 +109,6 @@ def reasons_against(decider: Decider, cycle: Cycle, row: int) -> Reasons:
     """Why the pod does not fit a row now, with the pods nominated there and then without them; empty if it fits."""
     expected = _still_to_come(cycle, row)
     return (_refusal(decider, cycle, row, expected) if expected else ()) or _refusal(decider, cycle, row)
-
-
-def passes_with_fewer_pods_but_for(decider: Decider, cycle: Cycle, row: int, fit: FilterPlugin) -> bool:
-    """True if every filter but `fit` passes the row with its nominated pods, whichever of its pods go."""
-    cluster = cycle.cluster
-    expected = _still_to_come(cycle, row)
-    with visiting(cluster, expected, row):
-        inner = decider.new_cycle(cluster, cycle.pod, expected)
-        if isinstance(inner, Status):
-            return False
-        inner.skip_filter.add(fit.name)
-        asked = (plugin for plugin in decider.filters if plugin.name not in inner.skip_filter)
-        return (
-            all(plugin.passes_with_fewer_pods(inner) for plugin in asked) and decider.first_refusal(inner, row) is None
-        )
 
 
 def expected_on(cycle: Cycle) -> dict[int, list[PodInfo]]:

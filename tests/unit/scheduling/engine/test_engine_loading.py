@@ -29,7 +29,7 @@ def loaded(objects: Iterable[Object]) -> Engine:
 
 def test_pods_find_their_nodes_in_any_order():
     engine = loaded([pod("a", on="n2", cpu="1"), node("n2"), node("n1"), pod("b")])
-    assert engine.cluster.names() == ["n1", "n2"]
+    assert list(engine.cluster.row_of) == ["n1", "n2"]
     assert [info.key for info in engine.cluster.pods()] == ["default/a"]
     assert [each.info.key for each in engine.queue.pods_in(QueueName.ACTIVE)] == ["default/b"]
 
