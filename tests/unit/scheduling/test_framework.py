@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import MAX_REASONS, OTHER_REASONS, Rows, reason_place, with_reasons
-from tonnage.scheduling.decision.answers import NOBODY, FilterResults
+from tonnage.scheduling.decision.answers import NOBODY, Diagnosis
 from tonnage.scheduling.framework import (
     Code,
     Cycle,
@@ -105,7 +106,7 @@ def test_reasons_are_added_once_until_there_is_no_room():
 
 
 def test_a_table_of_objections_learns_reasons_as_they_come():
-    table = FilterResults.none(3, 2)
+    table = Diagnosis(Cluster(), plugins=("A", "B"), rows=3)
     table.add(1, Judgement(np.array([1, 0, 0]), ("full",), False), slice(0, 3))
     table.add(1, Judgement(np.array([0b10, 0b11]), ("busy", "full"), True), slice(1, 3))
     assert table.reasons == [(), ("full", "busy")]
@@ -113,7 +114,7 @@ def test_a_table_of_objections_learns_reasons_as_they_come():
 
 
 def test_the_first_in_order_objects_whoever_speaks_first():
-    table = FilterResults.none(3, 3)
+    table = Diagnosis(Cluster(), plugins=("A", "B", "C"), rows=3)
     table.add(2, Judgement(np.array([1, 1, 0]), ("late",), True), slice(0, 3))
     table.add(0, Judgement(np.array([1]), ("early",), False), slice(1, 2))
     table.add(1, Judgement(np.array([1, 1]), ("middle",), False), np.array([2, 1]))

@@ -16,15 +16,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from tonnage.scheduling.cluster import columns
 from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.cluster.columns import Bits, Ints, Judgement, Mask, Rows, count, grown
+from tonnage.scheduling.cluster.columns import Bits, Ints, Judgement, Mask, Rows, count
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.framework import Code, Cycle, FilterPlugin, ScorePlugin, Status
 
@@ -45,34 +44,44 @@ Scores = tuple[tuple[ScorePlugin, int], ...]
 """Score plugins with their weights."""
 
 
-@dataclass(eq=False)
-class FilterResults:
-    """By row: `first`, the position of the filter that refused it; `bits`, which of its `reasons` apply; `final`, True
-    if preemption cannot help."""
+class Diagnosis:
+    """Filter results for the rows of a cluster by the filters in `plugins`, or a `refusal` of all rows at once.
 
-    first: npt.NDArray[np.int8]
-    bits: Bits
-    final: Mask
-    reasons: list[tuple[str, ...]]
+    By row: `first`, the position of the filter that refused it; `bits`, which of its `reasons` apply; `final`, True if
+    preemption cannot help. At first no filter refuses any row.
+    """
 
-    @classmethod
-    def none(cls, rows: int, filters: int) -> Self:
-        """A table in which no filter refuses any of `rows` rows."""
-        return cls(
-            np.full(rows, NOBODY, dtype=np.int8),
-            np.zeros(rows, dtype=np.int64),
-            np.zeros(rows, dtype=np.bool_),
-            [()] * filters,
-        )
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        refusal: Status | None = None,
+        plugins: tuple[str, ...] = (),
+        rows: int | None = None,
+    ) -> None:
+        rows = cluster.size if rows is None else rows
+        self.first: npt.NDArray[np.int8] = np.full(rows, NOBODY, dtype=np.int8)
+        self.bits: Bits = np.zeros(rows, dtype=np.int64)
+        self.final: Mask = np.zeros(rows, dtype=np.bool_)
+        self.reasons: list[tuple[str, ...]] = [()] * len(plugins)
+        self.cluster = cluster
+        self.refusal = refusal
+        self.plugins = plugins
+        self.narrowed_by = ""
+        self.held_by: dict[int, tuple[PodInfo, ...]] = {}
+        """By row that would fit without them, the nominated pods that block it."""
+        self.note_of: Callable[[Diagnosis], str] | None = None
+        """Asks the plugins for their notes; None if no plugin has any."""
+        self.shared: dict[Hashable, Any] | None = None
+        """For a diagnosis shared by equal pods, which no longer changes: answers by question. None for that of a single
+        pod."""
 
-    def copy(self, rows: int) -> FilterResults:
-        """A copy of the first `rows` rows."""
-        first, bits, final = self.first[:rows].copy(), self.bits[:rows].copy(), self.final[:rows].copy()
-        return FilterResults(first, bits, final, list(self.reasons))
-
-    def grow(self, rows: int) -> None:
-        """Make room for more rows. New rows are undefined until they are written."""
-        self.first, self.bits, self.final = grown(self.first, rows), grown(self.bits, rows), grown(self.final, rows)
+    def copied(self) -> Diagnosis:
+        """A copy of the filter results, for the rows that the cluster has now."""
+        made, rows = Diagnosis(self.cluster, plugins=self.plugins, rows=0), self.cluster.size
+        made.first, made.bits, made.final = self.first[:rows].copy(), self.bits[:rows].copy(), self.final[:rows].copy()
+        made.reasons = list(self.reasons)
+        return made
 
     def clear(self, rows: Rows) -> None:
         self.first[rows] = NOBODY
@@ -103,32 +112,6 @@ class FilterResults:
         for i, reason in enumerate(judgement.reasons):
             bits |= ((judgement.bits >> i) & 1) << columns.reason_place(merged, reason)
         return bits
-
-
-class Diagnosis(FilterResults):
-    """Filter results for every row of a cluster by the filters in `plugins`, or a `refusal` of all rows at once."""
-
-    def __init__(
-        self,
-        cluster: Cluster,
-        *,
-        refusal: Status | None = None,
-        plugins: tuple[str, ...] = (),
-        results: FilterResults | None = None,
-    ) -> None:
-        held = results if results is not None else FilterResults.none(cluster.size, len(plugins))
-        super().__init__(held.first, held.bits, held.final, held.reasons)
-        self.cluster = cluster
-        self.refusal = refusal
-        self.plugins = plugins
-        self.narrowed_by = ""
-        self.held_by: dict[int, tuple[PodInfo, ...]] = {}
-        """By row that would fit without them, the nominated pods that block it."""
-        self.note_of: Callable[[Diagnosis], str] | None = None
-        """Asks the plugins for their notes; None if no plugin has any."""
-        self.shared: dict[Hashable, Any] | None = None
-        """For a diagnosis shared by equal pods, which no longer changes: answers by question. None for that of a single
-        pod."""
 
     def narrow(self, narrowed: Mapping[str, frozenset[int]]) -> None:
         """Exclude the rows that PreFilter plugins did not name; the plugins' names are the reason."""
@@ -255,15 +238,13 @@ class Diagnosis(FilterResults):
 class RowAnswers:
     """The answers of the row-local plugins to pods with the same signature."""
 
-    def __init__(self, cluster: Cluster, filters: int, judged_by: Filters) -> None:
+    def __init__(self, cluster: Cluster, plugins: tuple[str, ...], judged_by: Filters) -> None:
         self.judged_by = judged_by
         self.judged_at = -1
         self.nodes_at = -1
         """The last change of a node that the filters know."""
-        self.results = FilterResults.none(cluster.capacity, filters)
+        self.results = Diagnosis(cluster, plugins=plugins, rows=cluster.capacity)
         self.passes: Mask = np.zeros(cluster.capacity, dtype=np.bool_)
-        self.feasible: npt.NDArray[np.intp] | None = None
-        """The rows that pass, in order; None if they have changed."""
         self.count = 0
         """The number of rows that pass."""
         self.refusal: Diagnosis | None = None
@@ -278,24 +259,11 @@ class RowAnswers:
         self.totals: Ints = np.zeros(0, dtype=np.int64)
         """The weighted sum of all scores that need no normalising; `UNFIT` where the row does not pass."""
 
-    def grow(self, capacity: int) -> None:
-        self.results.grow(capacity)
-        self.passes = grown(self.passes, capacity)
-        new = np.full(capacity - len(self.totals), UNFIT, dtype=np.int64)
-        self.totals = np.concatenate((self.totals, new))
-        self.raw = {name: grown(scores, capacity) for name, scores in self.raw.items()}
-
-    def feasible_rows(self, size: int) -> npt.NDArray[np.intp]:
-        """The rows that pass, in order."""
-        if self.feasible is None:
-            self.feasible = self.passes[:size].nonzero()[0]
-        return self.feasible
-
-    def refusal_for(self, cluster: Cluster, plugins: tuple[str, ...]) -> Diagnosis:
+    def refusal_now(self) -> Diagnosis:
         """Why no row passes, for a pod that no other plugin refuses. Equal pods share it (`Diagnosis.shared`) until a
         row changes."""
         if self.refusal is None or self.refused_at != self.judged_at:
-            self.refusal = Diagnosis(cluster, plugins=plugins, results=self.results.copy(cluster.size))
+            self.refusal = self.results.copied()
             self.refusal.shared = {}
             self.refused_at = self.judged_at
         return self.refusal
@@ -305,7 +273,7 @@ class AnswerCache:
     """The answers of one profile, for one cluster at a time; keeps the `REMEMBERED` most recently used."""
 
     def __init__(self, filters: Sequence[FilterPlugin], scores: Scores) -> None:
-        self._count = len(filters)
+        self._names = tuple([plugin.name for plugin in filters])
         self._filters = [(plugin, position) for position, plugin in enumerate(filters) if plugin.row_local]
         self._scores = [score for score in scores if score[0].row_local]
         self._cluster: Cluster | None = None
@@ -321,15 +289,13 @@ class AnswerCache:
         judged_by = tuple([each for each in self._filters if each[0].name not in skipped])
         signature = cycle.signature
         answer = self._answers.get(signature)
-        if answer is None or answer.judged_by != judged_by:
-            answer = RowAnswers(cluster, self._count, judged_by)
+        if answer is None or answer.judged_by != judged_by or len(answer.passes) < cluster.capacity:
+            answer = RowAnswers(cluster, self._names, judged_by)
             _judge(cycle, answer, cluster.all_rows)
             self._answers[signature] = answer
             if len(self._answers) > REMEMBERED:
                 self._answers.popitem(last=False)
         elif answer.judged_at != cluster.changes.tick:
-            if len(answer.passes) < cluster.capacity:
-                answer.grow(cluster.capacity)
             _judge(cycle, answer, cluster.changes.since(answer.judged_at, cluster.size))
         self._answers.move_to_end(signature)
         return answer
@@ -344,7 +310,7 @@ class AnswerCache:
             answer.totals = np.full(len(answer.passes), UNFIT, dtype=np.int64)
             rows: Rows = cluster.all_rows
             if answer.count < cluster.size // 2:
-                rows = answer.feasible_rows(cluster.size)
+                rows = np.flatnonzero(answer.passes[: cluster.size])
         elif answer.scored_at != cluster.changes.tick:
             rows = cluster.changes.since(answer.scored_at, cluster.size)
         else:
@@ -377,7 +343,7 @@ def _judge(cycle: Cycle, answer: RowAnswers, rows: Rows) -> None:
             passes = (results.first[rows] == NOBODY) & cluster.exists[rows]
     if count(passes != before):
         answer.count += count(passes) - count(before)
-        answer.passes[rows], answer.feasible = passes, None
+        answer.passes[rows] = passes
     answer.judged_at, answer.nodes_at = cluster.changes.tick, cluster.node_changes.tick
 
 

@@ -72,8 +72,8 @@ class Pipeline:
     filter: tuple[FilterPlugin, ...] = ()
     pre_score: tuple[PreScorePlugin, ...] = ()
     score: tuple[tuple[ScorePlugin, int], ...] = ()
-    preferring: tuple[Preference, ...] = ()
-    """Plugins with a preference besides scores, in order."""
+    preferring: Preference | None = None
+    """The plugin with a preference besides scores."""
     sums: SumsFilter | None = None
     """The filter that sums decide, if the answers of all others are known not to depend on sums."""
     ports: PortsFilter | None = None
@@ -109,7 +109,6 @@ class Decider:
         self._rng = rng
         self._cache = AnswerCache(pipeline.filter, pipeline.score)
         self._not_cached = [(place, plugin) for place, plugin in enumerate(pipeline.filter) if not plugin.row_local]
-        self._names = tuple(plugin.name for plugin in pipeline.filter)
         self._noting = tuple(
             (position, plugin)
             for position, plugin in enumerate(pipeline.filter)
@@ -160,9 +159,8 @@ class Decider:
             found = int(np.count_nonzero(cycle.passing))
         else:
             cycle.passing = answer.passes[: cluster.size].copy()  # the cache's own array changes with the next pod
-            cycle.feasible = answer.feasible_rows(cluster.size)
         if not found:
-            diagnosis = diagnosis or answer.refusal_for(cluster, self._names)
+            diagnosis = diagnosis or answer.refusal_now()
             if self._noting and diagnosis.note_of is None:
                 diagnosis.note_of = partial(self._note, cycle)
             return Decision(cycle, diagnosis=diagnosis)
@@ -222,7 +220,7 @@ class Decider:
     ) -> Diagnosis:
         """All refusals of all rows."""
         cluster = cycle.cluster
-        diagnosis = Diagnosis(cluster, plugins=self._names, results=answer.results.copy(cluster.size))
+        diagnosis = answer.results.copied()
         for position, plugin in cross_filters:
             judgement = cycle.run("Filter", plugin, plugin.filter, cycle, cluster.all_rows)
             if judgement is not None:
@@ -312,8 +310,6 @@ class Decider:
                 continue
             if scores is not None:
                 parts.append((plugin, weight, scores))
-        asked = [(plugin, plugin.prefers(cycle)) for plugin in self.pipeline.preferring]
-        wishes = [each for each in asked if each[1] is not Prefers.NOTHING]
         if not parts and found == answer.count:
             rows = cluster.all_rows  # the other rows are UNFIT
         total = answer.totals[rows]
@@ -322,9 +318,8 @@ class Decider:
         best = (total == total.max()).nonzero()[0]
         if not isinstance(rows, slice):
             best = rows[best]
-        for wishing, prefers in wishes:
-            if prefers is Prefers.BEFORE_SCORES or len(best) > 1:
-                best = _preferred(cycle, wishing, prefers, best, rows, total)
+        if (wishing := self.pipeline.preferring) is not None:
+            best = _preferred(cycle, wishing, best, rows, total)
         return int(best[0] if len(best) == 1 else best[self._rng.randrange(len(best))])
 
     def scores(self, cycle: Cycle) -> list[tuple[str, int, Ints]]:
@@ -369,10 +364,13 @@ def _left_out(cycle: Cycle, passing: Mask, last: Iterable[int], found: int) -> t
 
 
 def _preferred(
-    cycle: Cycle, plugin: Preference, prefers: Prefers, best: npt.NDArray[np.intp], rows: Rows, total: Ints
+    cycle: Cycle, plugin: Preference, best: npt.NDArray[np.intp], rows: Rows, total: Ints
 ) -> npt.NDArray[np.intp]:
     """The rows that a plugin prefers among those with the best total. A plugin that decides before totals is asked
     about other rows only if none of the best has its best preference."""
+    prefers = plugin.prefers(cycle)
+    if prefers is Prefers.NOTHING or (prefers is Prefers.AMONG_EQUALS and len(best) == 1):
+        return best
     preference = plugin.preference(cycle, best)
     if preference is None:
         return best

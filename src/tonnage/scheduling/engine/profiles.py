@@ -219,8 +219,8 @@ def assemble(profile: ResolvedProfile, rng: random.Random) -> Assembled:
         filter=filters,
         pre_score=plain("preScore", framework.PreScorePlugin),
         score=at("score", framework.ScorePlugin),
-        preferring=tuple(
-            plugin for plugin in plain("score", framework.ScorePlugin) if isinstance(plugin, VolumeBinding)
+        preferring=next(
+            (each for each in plain("score", framework.ScorePlugin) if isinstance(each, VolumeBinding)), None
         ),
         sums=sums,
         ports=next((before_sum for before_sum in before_sums if isinstance(before_sum, NodePorts)), None),

@@ -168,9 +168,9 @@ def test_a_filter_before_it_is_heard_first_although_it_is_asked_later():
 # -- ties -------------------------------------------------------------------------------------------------------------
 
 
-def drawn(*preferences: Liking, pods: int = 40) -> set[str]:
+def drawn(preferring: Liking | None = None, pods: int = 40) -> set[str]:
     cluster = cluster_of(*(node(f"n{i}") for i in range(5)))
-    decider = Decider(Pipeline(preferring=preferences), random.Random(7))
+    decider = Decider(Pipeline(preferring=preferring), random.Random(7))
     return {decider.decide(cluster, asking(f"p{i}")).node for i in range(pods)}
 
 
@@ -183,11 +183,6 @@ def test_of_equal_rows_those_that_a_plugin_prefers_are_drawn_from():
     assert drawn(Liking()) == {"n0", "n1", "n2", "n3", "n4"}
 
 
-def test_a_second_preference_chooses_among_what_the_first_left():
-    assert drawn(Liking(1, 3), Liking(3, 4)) == {"n3"}
-    assert drawn(Liking(1, 3), Liking(0)) == {"n1", "n3"}
-
-
 def test_a_preference_does_not_outweigh_a_score():
     class Number(ScorePlugin):
         name = "Number"
@@ -197,5 +192,5 @@ def test_a_preference_does_not_outweigh_a_score():
             return np.where(row_numbers(rows) == 2, 1, 0).astype(np.int64)
 
     cluster = cluster_of(*(node(f"n{i}") for i in range(5)))
-    decider = Decider(Pipeline(score=((Number(), 1),), preferring=(Liking(4),)), random.Random(7))
+    decider = Decider(Pipeline(score=((Number(), 1),), preferring=Liking(4)), random.Random(7))
     assert {decider.decide(cluster, asking(f"p{i}")).node for i in range(10)} == {"n2"}
