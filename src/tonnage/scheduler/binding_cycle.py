@@ -65,8 +65,7 @@ async def prepare(context: SchedulerContext, placement: Placement, due: Sequence
 
     work = run_pre_bind(placement, due, _PodApi(context, placement), timed)
     status = await context.in_pre_bind.run(placement.pod.uid, work)
-    if context.traces is not None:
-        context.traces.phase(placement.pod.uid, "prebind", began_at)
+    context.traces.phase(placement.pod.uid, "prebind", began_at)
     return status
 
 

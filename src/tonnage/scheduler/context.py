@@ -31,6 +31,7 @@ class SchedulerContext:
     newest: Callable[[Key], Pod | None]
     """The informer's current pod; None if it is gone."""
     waits: PreBindWaits
+    traces: PodTraces
     shows_nominations: bool = True
     """The gate NominatedNodeNameForExpectation."""
     leadership: Leadership | None = None
@@ -41,8 +42,6 @@ class SchedulerContext:
     waiting_pods: dict[str, WaitingPod] = field(default_factory=dict)
     """The pods that wait in Permit, by uid."""
     in_pre_bind: PodsInPreBind = field(default_factory=PodsInPreBind)
-    traces: PodTraces | None = None
-    """Where pods are traced from queue to binding, if at all."""
     rng: random.Random = field(default_factory=random.Random)
     """For pauses between retries; not the engine's, whose draws are decisions."""
 

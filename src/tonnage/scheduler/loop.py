@@ -157,9 +157,8 @@ class SchedulingLoop:
             started_at = self._clock.monotonic()
             attempt = self._engine.attempt(queued)
             placement = attempt.placement
-            self._metrics.algorithm(attempt.decided_in_s)
-            if self._traces is not None:
-                self._traces.attempted(queued, attempt, started_at)
+            self._metrics.algorithm_s.observe(attempt.decided_in_s)
+            self._traces.attempted(queued, attempt, started_at)
             if placement is not None:
                 if attempt.waits:
                     self._context.waiting_pods[queued.uid] = WaitingPod(placement.pod, placement.node, attempt.waits)
@@ -181,14 +180,12 @@ class SchedulingLoop:
     async def _bind(self, queued: QueuedPod, placement: Placement, started_at: float) -> None:
         is_bound = False
         try:
-            if self._traces is not None:
-                self._traces.binding(placement)
+            self._traces.binding(placement)
             status = await self._binding_cycle(queued, placement)
             is_bound = status.is_success
             if is_bound:
                 self._engine.binding_finished(placement)
-            if self._traces is not None:
-                self._traces.bound(placement, status)
+            self._traces.bound(placement, status)
             is_over = status is OVER or self._context.is_over(placement.pod)
             if not is_bound and (self._context.is_deposed or is_over):
                 self._engine.withdraw(placement)  # nobody to inform, and nothing to try again
@@ -230,8 +227,7 @@ class SchedulingLoop:
         """The steps between nomination and binding: Permit, PreBind."""
         permitted_at = self._clock.monotonic()
         status = await binding_cycle.wait_on_permit(self._context, placement)
-        if self._traces is not None:
-            self._traces.phase(queued.uid, "permit", permitted_at)
+        self._traces.phase(queued.uid, "permit", permitted_at)
         if not status.is_success:
             return status
         if self._context.is_over(placement.pod):
@@ -349,7 +345,7 @@ class SchedulingLoop:
         """Handle an unexpected exception: log and count it, unreserve the pod, and try it again later."""
         pod = queued.info.key if queued is not None else ""
         _log.error("Scheduling failed unexpectedly", where=where, pod=pod, exc_info=exc or True)
-        self._metrics.exception(where)
+        self._metrics.exceptions.labels(where).inc()
         if queued is None:
             return
         try:

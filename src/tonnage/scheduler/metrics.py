@@ -41,7 +41,7 @@ class SchedulerMetrics:
         name = "scheduler_scheduling_attempt_duration_seconds"
         self._attempt_s = histogram(name, told, by_result, buckets=_ATTEMPT_BUCKETS_S)
         name = "scheduler_scheduling_algorithm_duration_seconds"
-        self._algorithm_s = histogram(name, "Deciding alone.", buckets=_ATTEMPT_BUCKETS_S)
+        self.algorithm_s = histogram(name, "Deciding alone.", buckets=_ATTEMPT_BUCKETS_S)
         told = "From the first time a pod could be tried to its binding."
         name = "scheduler_pod_scheduling_sli_duration_seconds"
         self._sli_s = histogram(name, told, ("attempts",), buckets=_SLI_BUCKETS_S)
@@ -53,8 +53,8 @@ class SchedulerMetrics:
         name, labels = "scheduler_plugin_execution_duration_seconds", ("extension_point", "plugin", "status")
         self._plugin_s = histogram(name, told, labels, buckets=tuple(0.00001 * 1.5**i for i in range(20)))
         told = "Pods that one preemption removed."
-        self._preemption_victims = histogram("scheduler_preemption_victims", told, buckets=_VICTIMS_BUCKETS)
-        self._exceptions = counter(
+        self.preemption_victims = histogram("scheduler_preemption_victims", told, buckets=_VICTIMS_BUCKETS)
+        self.exceptions = counter(
             "tonnage_scheduling_exceptions",
             "Unexpected exceptions, by what they ended; the log has their tracebacks. The scheduler goes on.",
             ("where",),
@@ -66,9 +66,6 @@ class SchedulerMetrics:
         self._attempts.labels(result, profile).inc()
         self._attempt_s.labels(result, profile).observe(seconds)
 
-    def algorithm(self, seconds: float) -> None:
-        self._algorithm_s.observe(seconds)
-
     def scheduled(self, queued: QueuedPod, now_s: float) -> None:
         if queued.initial_attempt_at is not None:
             self._sli_s.labels(str(min(queued.attempts, 16))).observe(now_s - queued.initial_attempt_at)
@@ -76,12 +73,6 @@ class SchedulerMetrics:
 
     def incoming(self, queued: QueuedPod, queue: str, why: str) -> None:
         self._incoming.labels(why, queue).inc()
-
-    def victims(self, count: int) -> None:
-        self._preemption_victims.observe(count)
-
-    def exception(self, where: str) -> None:
-        self._exceptions.labels(where).inc()
 
     def plugin_times(self) -> PluginTimes | None:
         """Called at the start of an attempt: its plugins are measured in one of ten, like upstream."""

@@ -20,9 +20,9 @@ from typing import Any, Final
 
 from tonnage import logs
 from tonnage.client.http import Client
-from tonnage.client.reconciler import WorkQueue
+from tonnage.client.reconciler import Reconciler
 from tonnage.client.recorder import Recorder
-from tonnage.clock import Clock, rfc3339
+from tonnage.clock import Clock, exponential_s, rfc3339
 from tonnage.errors import Conflict, NotFound, TonnageError
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Key
@@ -42,11 +42,14 @@ _REPEATS: Final = 12
 _log = logs.logger("tonnage.scheduler")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class _Said:
     key: Key
     reason: str
     message: str
+    failures: int = 0
+    is_sent: bool = False
+    """True while it is being written."""
 
 
 @dataclass(eq=False)
@@ -61,17 +64,15 @@ class PodStatusWriter:
     dropped: int = 0
     """Conditions for which there was no room, or no time at the end."""
     _said: dict[str, _Said] = field(default_factory=dict)  # by uid, the newest condition that is not written yet
-    _queue: WorkQueue[str] = field(init=False)
-    _writing: set[str] = field(default_factory=set)
-    _writers: set[asyncio.Task[None]] = field(default_factory=set)
+    _running: asyncio.Task[None] | None = None
 
     def __post_init__(self) -> None:
-        self._queue = WorkQueue(clock=self.clock, first_retry_s=_FIRST_PAUSE_S, max_retry_s=_MAX_PAUSE_S)
+        self._work = Reconciler("pod-conditions", self._write_condition, clock=self.clock, workers=WRITERS)
 
     @property
     def pending(self) -> int:
         """The number of conditions that wait to be written."""
-        return len(self._queue)
+        return len(self._work.queue)
 
     def placed(self, pod: PodInfo) -> None:
         """The pod has a node: drop its waiting condition."""
@@ -91,71 +92,60 @@ class PodStatusWriter:
         if nomination is not None and nomination != pod.pod.status.nominated_node_name:
             self._said.pop(pod.uid, None)  # the nomination's write includes the condition
             return self._write_nomination(pod.pod, said, nomination)
-        self._queue.forget(pod.uid)
         if not self._news(pod.pod, said):
             self._said.pop(pod.uid, None)
-        elif not self._queue.is_closed and (pod.uid in self._said or len(self._said) < MAX_PENDING):
+        elif not self._work.queue.is_closed and (pod.uid in self._said or len(self._said) < MAX_PENDING):
             self._said[pod.uid] = said
-            self._queue.add(pod.uid)
-            self._writers = self._writers or {asyncio.create_task(self._write()) for _ in range(WRITERS)}
+            self._work.add(pod.uid)
+            self._running = self._running or asyncio.create_task(self._work.run())
         else:
             self.dropped += 1
         return None
 
     async def settle(self) -> None:
         """Wait until all noted conditions are written."""
-        await self._queue.wait_idle()
+        await self._work.queue.wait_idle()
 
     def close(self) -> None:
         """Forget unwritten conditions: the next scheduler writes them again. Running writes go on."""
-        unwritten = self._said.keys() - self._writing
-        self.dropped += len(unwritten)
-        for uid in unwritten:
-            del self._said[uid]
-        self._queue.close()
+        known = len(self._said)
+        self._said = {uid: said for uid, said in self._said.items() if said.is_sent}
+        self.dropped += known - len(self._said)
+        self._work.queue.close()
 
     async def stop(self) -> None:
         """Forget unwritten conditions, and cancel running writes."""
         self.close()
-        for writer in self._writers:
-            writer.cancel()
-        await asyncio.gather(*self._writers, return_exceptions=True)
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    async def _write(self) -> None:
-        while (uid := await self._queue.get()) is not None:
-            self._writing.add(uid)
-            try:
-                await self._write_condition(uid)
-            except Exception as exc:
-                _log.error("Writing the conditions of pods failed", error=repr(exc))
-                self._said.pop(uid, None)
-            finally:
-                self._writing.discard(uid)
-                self._queue.done(uid)
-
-    async def _write_condition(self, uid: str) -> None:
+    async def _write_condition(self, uid: str) -> float | None:
+        """Write the newest condition of a pod. Returns the seconds until a retry; None if there is none."""
         said = self._said.get(uid)
         if said is None:
-            return
+            return None
         pod, is_over = self.newest(said.key), True
         news = self._news(pod, said) if pod is not None else []
         if pod is not None and uid_of(pod) == uid and not pod.spec.node_name and news:
             lock = {"uid": pod.metadata.uid, "resourceVersion": pod.metadata.resource_version}
             patch = {"metadata": lock, "status": {"conditions": news}}
+            said.is_sent = True
             try:
                 is_over = await self._patch(self.telling, said.key, patch)
             except Conflict:
                 is_over = False
+            said.is_sent = False
         if self._said.get(uid) is not said:
-            return  # it is out of date: there is a newer condition, or none is needed
-        if not is_over and not self._queue.is_closed and self._queue.failures(uid) < _REPEATS:
-            self._queue.retry(uid)
-            return
+            return None  # it is out of date: there is a newer condition, or none is needed
+        if not is_over and not self._work.queue.is_closed and said.failures < _REPEATS:
+            said.failures += 1
+            return exponential_s(_FIRST_PAUSE_S, said.failures - 1, max_s=_MAX_PAUSE_S)
         self.dropped += not is_over
-        self._queue.forget(uid)
         del self._said[uid]
+        return None
 
     async def _write_nomination(self, pod: Pod, said: _Said, nomination: str) -> None:
         status: dict[str, Any] = {"nominatedNodeName": nomination or None}

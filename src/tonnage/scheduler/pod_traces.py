@@ -88,9 +88,9 @@ MOST_MESSAGE: Final = 1024
 
 
 class PodTraces:
-    """The traces of one scheduler. All methods return at once."""
+    """The traces of one scheduler; without a `tracer` there are none. All methods return at once."""
 
-    def __init__(self, tracer: Tracer, clock: Clock) -> None:
+    def __init__(self, tracer: Tracer | None, clock: Clock) -> None:
         self._tracer = tracer
         self._clock = clock
         self._open: dict[str, Span] = {}
@@ -101,8 +101,8 @@ class PodTraces:
 
     def attempted(self, queued: QueuedPod, attempt: Attempt, started_at: float) -> None:
         """A pod was tried; `started_at` is of the monotonic clock."""
-        root = self._root(queued)
-        if not root.is_recording:
+        root = self._root(queued, self._tracer) if self._tracer is not None else None
+        if root is None or not root.is_recording:
             return
         root.child("queue", self._wall(queued.queued_at), {"tonnage.queue.attempt": queued.attempts}).end(
             self._wall(started_at)
@@ -159,9 +159,10 @@ class PodTraces:
         for root in self._open.values():
             root.end(self._now(), error="the scheduler stopped")
         self._open.clear()
-        self._tracer.close()
+        if self._tracer is not None:
+            self._tracer.close()
 
-    def _root(self, queued: QueuedPod) -> Span:
+    def _root(self, queued: QueuedPod, tracer: Tracer) -> Span:
         root = self._open.get(queued.uid)
         if root is None:
             pod = queued.pod
@@ -173,7 +174,7 @@ class PodTraces:
             }
             began_at = queued.initial_attempt_at
             start_s = self._wall(queued.queued_at if began_at is None else min(began_at, queued.queued_at))
-            root = self._open[queued.uid] = self._tracer.start("schedule pod", start_s, attributes)
+            root = self._open[queued.uid] = tracer.start("schedule pod", start_s, attributes)
             if len(self._open) > MOST_PODS:
                 oldest = next(iter(self._open))
                 self._open.pop(oldest).end(self._now(), error="too many traces are open")

@@ -63,7 +63,7 @@ class PreemptionExecutor:
         let_go = self._engine.make_way(found.nominated_node, below=queued.info.priority)
         victims = tuple(victim for victim in found.victims if not victim.is_terminating)
         if victims:
-            self._context.metrics.victims(len(found.victims))
+            self._context.metrics.preemption_victims.observe(len(found.victims))
         return StartedPreemption(plugin, queued.info, found.nominated_node, victims, let_go)
 
     # -- beside the loop ----------------------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ class SchedulerProgram(Program):
         self.metrics = SchedulerMetrics(runtime.registry, clock)
         self.waits = bindings_under_way.PreBindWaits(clock)
         self._waiting_pods: dict[str, bindings_under_way.WaitingPod] = {}
-        self._traces = pod_traces.PodTraces(tracer, clock) if tracer is not None else None
+        self._traces = pod_traces.PodTraces(tracer, clock)
         self.engine = engine_of(
             configuration.profiles,
             clock=clock,
@@ -144,8 +144,7 @@ class SchedulerProgram(Program):
 
     async def __aexit__(self, *_: object) -> None:
         await super().__aexit__()
-        if self._traces is not None:
-            await asyncio.to_thread(self._traces.close)  # it may wait for a collector
+        await asyncio.to_thread(self._traces.close)  # it may wait for a collector
 
     def _changed(self, old: meta.Object | None, new: meta.Object | None) -> None:
         self.waits.changed(old, new)
@@ -154,8 +153,7 @@ class SchedulerProgram(Program):
 
     def _pod_gone(self, uid: str) -> None:
         bindings_under_way.end_wait(self._waiting_pods, uid)
-        if self._traces is not None:
-            self._traces.pod_gone(uid)
+        self._traces.pod_gone(uid)
 
     async def run(self) -> None:
         """Place pods until cancelled; running writes, also of events, are finished first."""

@@ -37,6 +37,7 @@ from tonnage.scheduler.bindings_under_way import PreBindWaits, WaitingPod, end_w
 from tonnage.scheduler.context import SchedulerContext
 from tonnage.scheduler.loop import SchedulingLoop
 from tonnage.scheduler.metrics import SchedulerMetrics
+from tonnage.scheduler.pod_traces import PodTraces
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.engine.attempt import EngineHooks
 from tonnage.scheduling.engine.engine import Engine
@@ -291,6 +292,7 @@ class Machine:
                 metrics=SchedulerMetrics(CollectorRegistry(), self),
                 newest=self._pod,
                 waits=waits,
+                traces=PodTraces(None, self),
                 waiting_pods=waiting,
                 leadership=leadership,
             )

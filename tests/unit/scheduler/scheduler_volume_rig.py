@@ -75,7 +75,7 @@ class SchedulerRig:
         traces_of: Callable[[VirtualClock], PodTraces] | None = None,
     ) -> None:
         self.clock = VirtualClock()
-        self.traces = traces_of(self.clock) if traces_of is not None else None
+        self.traces = traces_of(self.clock) if traces_of is not None else PodTraces(None, self.clock)
         self.calls: list[tuple[str, str]] = []
         self.at_call: dict[tuple[str, str], Callable[[], object]] = {}
         self.refuse_status: list[TonnageError] = []
@@ -154,8 +154,7 @@ class SchedulerRig:
 
     def _pod_gone(self, uid: str) -> None:
         end_wait(self.waiting, uid)
-        if self.traces is not None:
-            self.traces.pod_gone(uid)
+        self.traces.pod_gone(uid)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[asyncio.Task[None]]:

@@ -76,7 +76,6 @@ class KeptTraces:
 def traced(*objects: Any, **options: Any) -> tuple[SchedulerRig, KeptTraces, PodTraces]:
     tracer = KeptTraces()
     rig = SchedulerRig(*objects, traces_of=lambda clock: PodTraces(cast(Any, tracer), clock), **options)
-    assert rig.traces is not None
     return rig, tracer, rig.traces
 
 
