@@ -8,7 +8,7 @@ default spreading rules.
 
 from __future__ import annotations
 
-from collections import OrderedDict, UserDict
+from collections import UserDict
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -129,7 +129,7 @@ class MatcherIndex(Generic[T]):
 
 
 MAX_ANSWERS = 256
-"""The number of selectors whose answers are kept, most recently used."""
+"""The number of selectors whose answers are kept."""
 
 
 class Namespaces(UserDict[str, Labels]):
@@ -137,30 +137,24 @@ class Namespaces(UserDict[str, Labels]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._chosen: OrderedDict[Requirements, frozenset[str]] = OrderedDict()
+        self._chosen: dict[Requirements, frozenset[str]] = {}
 
     def __setitem__(self, name: str, labels: Labels) -> None:
         super().__setitem__(name, labels)
-        for requirements, chosen in self._chosen.items():
-            if hold(requirements, labels) != (name in chosen):
-                self._chosen[requirements] = chosen ^ {name}
+        self._chosen.clear()
 
     def __delitem__(self, name: str) -> None:
         super().__delitem__(name)
-        for requirements, chosen in self._chosen.items():
-            if name in chosen:
-                self._chosen[requirements] = chosen - {name}
+        self._chosen.clear()
 
     def chosen_by(self, requirements: Requirements) -> frozenset[str]:
-        """The namespaces whose labels meet all requirements; the same object until that changes."""
+        """The namespaces whose labels meet all requirements."""
         found = self._chosen.get(requirements)
         if found is None:
+            if len(self._chosen) >= MAX_ANSWERS:
+                self._chosen.clear()
             found = frozenset(name for name, labels in self.items() if hold(requirements, labels))
             self._chosen[requirements] = found
-            if len(self._chosen) > MAX_ANSWERS:
-                self._chosen.popitem(last=False)
-        else:
-            self._chosen.move_to_end(requirements)
         return found
 
 

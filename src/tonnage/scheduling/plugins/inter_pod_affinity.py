@@ -18,7 +18,6 @@ only NotIn and DoesNotExist means the namespaces it selects.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -26,25 +25,20 @@ import numpy as np
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.scheduling import framework
 from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.cluster.columns import Ids, Ints, Mask, Rows
+from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, row_count
 from tonnage.scheduling.cluster.pod_info import PodInfo, fingerprint
 from tonnage.scheduling.cluster.pod_matching import Labels
 from tonnage.scheduling.configuration.plugin_args import InterPodAffinityArgs
 from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.events import SKIP as QUEUE_SKIP
 from tonnage.scheduling.spread import residents
+from tonnage.scheduling.spread.constraints import Topology
 
 _NO_LABELS: Final[Labels] = {}
 _NEAR, _APART, _RESIDENTS = 1, 2, 4  # bits of a judgement, in the order of `reasons`
 
-
-@dataclass(slots=True)
-class _Rules:
-    """The tables of Filter: for each topology key, by label value, where the pod may or must not go."""
-
-    near: dict[str, Mask] = field(default_factory=dict)
-    apart: dict[str, Mask] = field(default_factory=dict)
-    residents: dict[str, Mask] = field(default_factory=dict)
+_Rules = dict[int, dict[str, Mask]]
+"""The tables of Filter: by bit and topology key, by label value, where the pod may (_NEAR) or must not go."""
 
 
 class InterPodAffinity(
@@ -107,13 +101,14 @@ class InterPodAffinity(
         repelling = cluster.index(residents.CarriedTerms).apart.concerning(pod, _namespace_labels(cycle))
         if not (terms.near or terms.apart or repelling):
             return framework.SKIP
-        rules = _Rules()
+        # In reverse order: the last one that refuses a row is the one that comes first upstream.
+        rules: _Rules = {_RESIDENTS: {}, _APART: {}, _NEAR: {}}
         if terms.near:
-            self._allow_company(cycle, _settled(terms.near, cluster), rules.near)
+            self._allow_company(cycle, _settled(terms.near, cluster), rules[_NEAR])
         for term in _settled(terms.apart, cluster):
-            _mark(rules.apart, cluster, term.topology_key, _meant(cluster, (term,)).rows)
+            _mark(rules[_APART], cluster, term.topology_key, _meant(cluster, (term,)).rows)
         for carried in repelling:
-            _mark(rules.residents, cluster, carried.term.topology_key, carried.where.rows)
+            _mark(rules[_RESIDENTS], cluster, carried.term.topology_key, carried.where.rows)
         cycle.state[self.name] = rules
         return None
 
@@ -131,21 +126,18 @@ class InterPodAffinity(
                 allowed[1:] = True
 
     def filter(self, cycle: framework.Cycle, rows: Rows) -> framework.Judgement | None:
-        cluster, rules = cycle.cluster, cycle.state[self.name]
-        bits = np.zeros(cluster.exists[rows].shape, dtype=np.int64)
-        # Reverse order: the last one written is the one that comes first upstream.
-        for key, forbidden in rules.residents.items():
-            bits[forbidden[_ids(cluster, key)[rows]]] = _RESIDENTS
-        for key, forbidden in rules.apart.items():
-            bits[forbidden[_ids(cluster, key)[rows]]] = _APART
-        for key, allowed in rules.near.items():
-            bits[~allowed[_ids(cluster, key)[rows]]] = _NEAR
+        rules: _Rules = cycle.state[self.name]
+        bits = np.zeros(row_count(rows), dtype=np.int64)
+        for bit, tables in rules.items():
+            for key, marked in tables.items():
+                is_marked = marked[Topology.of(cycle.cluster, key).ids[rows]]
+                bits[~is_marked if bit == _NEAR else is_marked] = bit
         return framework.Judgement(bits, self.reasons, bits == _NEAR) if bits.any() else None
 
     def passes_with_fewer_pods(self, cycle: framework.Cycle) -> bool:
         """True unless the pod has required affinity: the pods it needs may not go."""
         rules: _Rules = cycle.state[self.name]
-        return not rules.near
+        return not rules[_NEAR]
 
     # -- scoring ------------------------------------------------------------------------------------------------------
 
@@ -173,9 +165,9 @@ class InterPodAffinity(
         return None
 
     def score(self, cycle: framework.Cycle, rows: Rows) -> Ints:
-        total = np.zeros(cycle.cluster.exists[rows].shape)
+        total = np.zeros(row_count(rows))
         for key, by_value in cycle.state[_WORTH].items():
-            total += by_value[_ids(cycle.cluster, key)[rows]]
+            total += by_value[Topology.of(cycle.cluster, key).ids[rows]]
         return total.astype(np.int64)
 
     def normalize(self, cycle: framework.Cycle, scores: Ints) -> Ints:
@@ -205,30 +197,22 @@ _WORTH: Final = f"{InterPodAffinity.name}/worth"
 # -- tables by label value --------------------------------------------------------------------------------------------
 
 
-def _ids(cluster: Cluster, key: str) -> Ids:
-    column = cluster.labels.get(key)
-    return column.ids if column is not None else np.zeros(len(cluster.exists), dtype=np.int32)
-
-
 def _mark(marks: dict[str, Mask], cluster: Cluster, key: str, rows: residents.RowNumbers) -> None:
     """Mark the values that a key's label has on these rows; a node without the label is never marked."""
-    column = cluster.labels.get(key)
-    marked = marks.get(key)
-    if marked is None:
-        marked = marks[key] = np.zeros(len(column.texts) if column is not None else 1, dtype=np.bool_)
-    if column is not None:
-        marked[column.ids[rows]] = True
-        marked[0] = False
+    topology = Topology.of(cluster, key)
+    marked = marks.setdefault(key, np.zeros(topology.size, dtype=np.bool_))
+    marked[topology.ids[rows]] = True
+    marked[0] = False
 
 
 def _weigh(
     worth: dict[str, residents.Floats], cluster: Cluster, key: str, where: residents.RowCounts, weight: int
 ) -> None:
     """Add `weight` for every pod counted in `where` to the value of its node's label."""
-    column = cluster.labels.get(key)
-    if column is None or not column.ids[where.rows].any():
+    topology = Topology.of(cluster, key)
+    if not topology.ids[where.rows].any():
         return  # no node has the label: upstream makes no entry, and may then skip scoring
-    added = where.by_value(column.ids, len(column.texts)) * weight
+    added = where.by_value(topology.ids, topology.size) * weight
     added[0] = 0.0
     known = worth.get(key)
     worth[key] = added if known is None else known + added

@@ -192,9 +192,7 @@ class NodeResourcesFit(SumsFilter, framework.ScorePlugin):
 
     def asked(self, pod: PodInfo) -> list[tuple[str, int]]:
         """One pod, and the pod's requests that this plugin checks."""
-        guarded = [ordered_request for ordered_request in pod.ordered_requests if ordered_request[1] > 0]
-        if self._ignored or self._ignored_groups:
-            guarded = [each for each in guarded if not self._is_ignored(each[0])]
+        guarded = [each for each in pod.ordered_requests if each[1] > 0 and not self._is_ignored(each[0])]
         return [(PODS, 1), *guarded]
 
     def _is_ignored(self, name: str) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from tonnage.gates import Gates
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeAttachment
 from tonnage.scheduling import framework
-from tonnage.scheduling.cluster.cluster import Cluster, row_about
+from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, count, only_row, row_count
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import (
@@ -32,6 +32,7 @@ from tonnage.scheduling.cluster.storage import (
 )
 from tonnage.scheduling.events import NODE_ADD, QUEUE, ActionType, ClusterEvent, EventResource, Hint, for_mounted_claims
 from tonnage.scheduling.events import SKIP as NO_HELP
+from tonnage.scheduling.plugins.pod_and_node import reach_of_row
 from tonnage.scheduling.volumes import demand, hints
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.scheduling.volumes.explain.account_entries import Miss, NodeAccount
@@ -54,6 +55,7 @@ class _Brought(NamedTuple):
 
 class NodeVolumeLimits(framework.PreFilterPlugin, framework.FilterPlugin):
     name = "NodeVolumeLimits"
+    reach = reach_of_row
     row_local = True
     reason = "node(s) exceed max volume count"
 
@@ -86,9 +88,6 @@ class NodeVolumeLimits(framework.PreFilterPlugin, framework.FilterPlugin):
 
     def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable | None:
         return demand.volume_sign(pod, cluster, by_class_alone=True)
-
-    def reach(self, cluster: Cluster, event: ClusterEvent, changed: Any) -> Rows | None:
-        return row_about(cluster, changed)
 
     def pre_filter(self, cycle: framework.Cycle) -> framework.Status | None:
         """Collect the pod's volumes. SKIP if no driver limits them."""

@@ -31,6 +31,7 @@ from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.events import NODE_ADD, QUEUE, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.events import SKIP as NO_HELP
+from tonnage.scheduling.plugins.pod_and_node import reach_of_row
 from tonnage.scheduling.volumes import demand, hints
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.scheduling.volumes.explain.account_entries import Miss, elsewhere, in_use
@@ -169,6 +170,7 @@ Place = tuple[str, frozenset[str]]
 
 class VolumeZone(framework.PreFilterPlugin, framework.FilterPlugin):
     name = "VolumeZone"
+    reach = reach_of_row
     reason = "node(s) had no available volume zone"
 
     def events(self) -> Iterable[framework.EventHint]:
@@ -189,9 +191,6 @@ class VolumeZone(framework.PreFilterPlugin, framework.FilterPlugin):
 
     def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable | None:
         return demand.volume_sign(pod, cluster)
-
-    def reach(self, cluster: Cluster, event: ClusterEvent, changed: Any) -> Rows | None:
-        return row_about(cluster, changed)
 
     def pre_filter(self, cycle: framework.Cycle) -> framework.Status | None:
         """Collect the zones and regions of the pod's volumes. SKIP if none has such labels."""

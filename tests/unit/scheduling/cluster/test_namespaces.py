@@ -33,11 +33,11 @@ def test_a_kept_answer_is_what_the_namespaces_say(steps):
             known[step[0]] = step[1]
 
 
-def test_an_answer_stays_the_same_object_until_it_changes():
+def test_an_answer_stays_the_same_object_while_no_namespace_changes():
     known = Namespaces()
     known["x"] = {"team": "a"}
-    before = known.chosen_by(SELECTORS[0])
     known["y"] = {"team": "b"}
+    before = known.chosen_by(SELECTORS[0])
     assert known.chosen_by(SELECTORS[0]) is before
     assert PodMatcher(frozenset(), Requirements(), SELECTORS[0]).settled(known).namespaces is before
     known["y"] = {"team": "a"}
