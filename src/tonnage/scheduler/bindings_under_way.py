@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
+from tonnage.client.transport.http_transport import MAX_CONNECTIONS
 from tonnage.clock import Clock
 from tonnage.keyed import Shelf
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
@@ -153,8 +154,9 @@ class PodsInPreBind:
         return True
 
 
-MAX_BINDINGS = 256
-"""The most bindings that call the API server at a time."""
+MAX_BINDINGS = MAX_CONNECTIONS
+"""The most bindings that call the API server at a time. With more than there are connections, the claims of the first
+pods would wait behind the nominations of the next ones."""
 
 
 class BindingSlots:
