@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from enum import StrEnum
 from functools import lru_cache, total_ordering
 from typing import Final, NoReturn, Self
@@ -167,6 +168,19 @@ class Quantity:
     def __reduce__(self) -> tuple[type[Quantity], tuple[int, Format, str]]:
         # copy and pickle would otherwise go through __setattr__.
         return Quantity, (self._nanos, self._format, self._text)
+
+
+def add_to(total: dict[str, Quantity], more: Mapping[str, Quantity]) -> None:
+    """Add amounts by name, in place."""
+    for name, amount in more.items():
+        total[name] = total[name] + amount if name in total else amount
+
+
+def raise_to(total: dict[str, Quantity], floor: Mapping[str, Quantity]) -> None:
+    """Raise every amount that is smaller than that of its name in `floor`, in place."""
+    for name, amount in floor.items():
+        if name not in total or amount > total[name]:
+            total[name] = amount
 
 
 @lru_cache(maxsize=8192)

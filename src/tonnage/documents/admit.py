@@ -32,6 +32,11 @@ _MAX_STEP_CHARS = 256
 """Characters of a name that a message shows: a key may be megabytes, with a hundred thousand fields below it."""
 
 
+def shown_step(name: str) -> str:
+    """A name as paths show it."""
+    return name if len(name) <= _MAX_STEP_CHARS else f"{name[:_MAX_STEP_CHARS]}..."
+
+
 class Key(str):
     """The key of a map, as a step of a path."""
 
@@ -50,9 +55,7 @@ class Path(tuple[Any, ...]):
         before = parent.text()
         if isinstance(step, int):
             return f"{before}[{step}]"
-        if len(step) > _MAX_STEP_CHARS:
-            step = f"{step[:_MAX_STEP_CHARS]}..."
-        return f"{before}.{step}" if before else step
+        return f"{before}.{shown_step(step)}" if before else shown_step(step)
 
     def fields(self) -> str:
         """As Go's decoder shows a path: field names only, without indices or map keys."""

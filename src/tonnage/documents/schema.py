@@ -81,7 +81,7 @@ class Scalar:
     name: str
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ListOf:
     """A list. Under server-side apply it is a map if it has `keys`, else a set if `is_set`, else one atomic value.
 

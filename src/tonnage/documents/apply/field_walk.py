@@ -286,7 +286,6 @@ DEDUCED = _Deduced()
 
 # Weak: the schemas of custom resources are replaced.
 _shapes: WeakKeyDictionary[Struct, Entries] = WeakKeyDictionary()
-_list_shapes: WeakKeyDictionary[ListOf, Shape] = WeakKeyDictionary()
 
 
 def shape_of(struct: Struct) -> Entries:
@@ -318,12 +317,11 @@ def _shape(kind: Type) -> Shape:
 
 def list_shape(kind: ListOf) -> Shape:
     """A `ListShape` for a list merged item by item, a leaf for any other list."""
-    shape = _list_shapes.get(kind)
-    if shape is None:
-        fields = kind.item.fields if isinstance(kind.item, Struct) else {}
-        keys = tuple((key, _key_default(fields[key])) for key in sorted(kind.keys))
-        shape = _list_shapes[kind] = LEAF if kind.is_atomic else ListShape(_shape(kind.item), keys)
-    return shape
+    if kind.is_atomic:
+        return LEAF
+    fields = kind.item.fields if isinstance(kind.item, Struct) else {}
+    keys = tuple((key, _key_default(fields[key])) for key in sorted(kind.keys))
+    return ListShape(_shape(kind.item), keys)
 
 
 def _key_default(field: Field) -> Any:

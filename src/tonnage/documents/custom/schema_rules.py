@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tonnage.documents.admit import Malformed
+from tonnage.documents.admit import Malformed, shown_step
 from tonnage.documents.custom import pruning, structural, validation
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.field_errors import Errors, FieldError, Wrong, forbidden, invalid, required, unsupported
@@ -78,7 +78,7 @@ def _keyword_errors(schema: Doc, path: str, context: _Context) -> Wrong:
             below = replace(here, in_metadata=True)
             if context.is_root:
                 below = replace(below, no_defaults=f"in top-level {name}")
-        yield from _keyword_errors(below_schema, f"{path}.properties[{structural.step(name)}]", below)
+        yield from _keyword_errors(below_schema, f"{path}.properties[{shown_step(name)}]", below)
     if isinstance(schema.get("not"), dict):
         yield from _keyword_errors(schema["not"], f"{path}.not", here)
     for word in ("allOf", "oneOf", "anyOf"):
@@ -169,7 +169,7 @@ def _map_list_errors(schema: Doc, items: Doc | None, keys: list[str], path: str)
         return
     properties, seen = items.get("properties") or {}, set()
     for key in keys:
-        where = f"{path}.items.properties[{structural.step(key)}]"
+        where = f"{path}.items.properties[{shown_step(key)}]"
         field = properties.get(key)
         if field is None:
             yield invalid(f"{path}.{_KEYS}", keys, "entries must all be names of item properties")
@@ -249,7 +249,7 @@ def _nodes(node: validation.Rules, path: str) -> Iterator[tuple[validation.Rules
         yield node, path
         if node.items is not None:
             pending.append((node.items, f"{path}.items"))
-        pending += [(below, f"{path}.properties[{structural.step(name)}]") for name, below in node.properties.items()]
+        pending += [(below, f"{path}.properties[{shown_step(name)}]") for name, below in node.properties.items()]
 
 
 def walk_schema(schema: Doc) -> Iterator[Doc]:

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, Self
 
+from tonnage.documents.admit import shown_step
 from tonnage.documents.schema import Field, ListOf, MapOf, Scalar, Struct, Type, schema_of
 from tonnage.objects.document import Doc, encode
 from tonnage.objects.field_errors import Errors, Wrong, forbidden, invalid, required
@@ -23,7 +24,6 @@ from tonnage.objects.texts.go_regexp import InvalidPattern, compile_go
 
 META_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
 """The fields that every object has, whatever its schema."""
-_MAX_STEP_CHARS = 256
 INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
 EMBEDDED = "x-kubernetes-embedded-resource"
@@ -35,11 +35,6 @@ _FORBIDDEN_INSIDE = {
     "false": ("nullable", PRESERVE, EMBEDDED, _INT_OR_STRING_WORD),
 }
 """The value that each keyword must have in a schema within `allOf` and its kin."""
-
-
-def step(name: str) -> str:
-    """A name as paths show it. It may be megabytes long, with a hundred thousand fields below it."""
-    return name if len(name) <= _MAX_STEP_CHARS else f"{name[:_MAX_STEP_CHARS]}..."
 
 
 class Structural:
@@ -102,7 +97,11 @@ def described(schema: Structural, value: Any, path: str) -> Iterator[tuple[Struc
         yield node, value, path
         if isinstance(value, dict):
             below = [
-                (node.field(name), item, child(path, name) if name in node.properties else f"{path}[{step(name)}]")
+                (
+                    node.field(name),
+                    item,
+                    child(path, name) if name in node.properties else f"{path}[{shown_step(name)}]",
+                )
                 for name, item in value.items()
                 if isinstance(item, (dict, list))
             ]
@@ -112,7 +111,7 @@ def described(schema: Structural, value: Any, path: str) -> Iterator[tuple[Struc
 
 
 def child(path: str, name: str) -> str:
-    return f"{path}.{step(name)}" if path else step(name)
+    return f"{path}.{shown_step(name)}" if path else shown_step(name)
 
 
 def structural_errors(schema: Doc, path: str) -> Errors:
@@ -144,7 +143,7 @@ def _invariants(schema: Doc, level: str, path: str) -> Wrong:
     if items is not None:
         yield from _invariants(items, _ITEM, f"{path}.items")
     for name, below in _properties(schema).items():
-        yield from _invariants(below, _FIELD, f"{path}.properties[{step(name)}]")
+        yield from _invariants(below, _FIELD, f"{path}.properties[{shown_step(name)}]")
     if additional is not None:
         if level == _ROOT:
             yield forbidden(f"{path}.additionalProperties", "must not be used at the root")
@@ -180,7 +179,7 @@ def _meta_rules(schema: Doc, level: str, path: str) -> Wrong:
     is_resource = level == _ROOT or bool(schema.get(EMBEDDED))
     for name in ("kind", "apiVersion"):
         if is_resource and name in properties and properties[name].get("type", "") != "string":
-            where = f"{path}.properties[{step(name)}].type"
+            where = f"{path}.properties[{shown_step(name)}].type"
             yield invalid(where, properties[name].get("type", ""), "must be string")
     if "metadata" not in properties:
         return
@@ -217,7 +216,7 @@ def _nested(schema: Doc, path: str, *, skip_any_of: bool = False) -> Wrong:
     if (items := _below(schema, "items")) is not None:
         yield from _nested(items, f"{path}.items")
     for name, below in _properties(schema).items():
-        yield from _nested(below, f"{path}.properties[{step(name)}]")
+        yield from _nested(below, f"{path}.properties[{shown_step(name)}]")
     for nothing, words in _FORBIDDEN_INSIDE.items():
         for word in words:
             if schema.get(word) is not None and schema[word] is not False:
@@ -243,8 +242,8 @@ def _complete(nested: Doc, declared: Doc | None, declared_path: str, path: str) 
     if (items := _below(nested, "items")) is not None:
         yield from _complete(items, _below(declared, "items"), f"{declared_path}.items", f"{path}.items")
     for name, below in _properties(nested).items():
-        where = f"{declared_path}.properties[{step(name)}]"
-        yield from _complete(below, _properties(declared).get(name), where, f"{path}.properties[{step(name)}]")
+        where = f"{declared_path}.properties[{shown_step(name)}]"
+        yield from _complete(below, _properties(declared).get(name), where, f"{path}.properties[{shown_step(name)}]")
 
 
 _DEDUCED = Scalar("deduced")

@@ -18,9 +18,9 @@ from typing import Any
 
 import msgspec
 
-from tonnage.documents.admit import Findings, Malformed, Path, compile_check
+from tonnage.documents.admit import Findings, Malformed, Path, compile_check, shown_step
 from tonnage.documents.custom.formats import format_check
-from tonnage.documents.custom.structural import Structural, child, described, step
+from tonnage.documents.custom.structural import Structural, child, described
 from tonnage.documents.go_text import plain
 from tonnage.documents.patches.json_patch import equal
 from tonnage.documents.schema import schema_of
@@ -208,12 +208,12 @@ class Rules(Structural):
         for name, item in value.items():
             rules = self.field(name)
             if rules is not None:
-                told = step(name)
+                told = shown_step(name)
                 where = f"{path}.{told}" if path or name not in self.declared else told
                 rules.check(item, before.get(name, ABSENT), where, base, outcome)
         for name in self.source.get("required") or ():
             if name not in value:
-                outcome.errors.append(required(at(base, f"{path}.{step(name)}")))
+                outcome.errors.append(required(at(base, f"{path}.{shown_step(name)}")))
 
     def _count_errors(self, count: int, what: str, path: str, base: str) -> Iterator[FieldError]:
         fewest, most = (self.source.get(f"{word}{what.capitalize()}") for word in ("min", "max"))

@@ -14,7 +14,7 @@ from typing import Literal
 from tonnage.objects import field_rules, names
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, Wrong, duplicate, forbidden, invalid, not_found, required
-from tonnage.quantity import InvalidQuantity, Quantity
+from tonnage.quantity import InvalidQuantity, Quantity, add_to, raise_to
 
 NOT_INTEGER = "must be an integer"
 _HUGE_PAGES = "hugepages-"
@@ -177,19 +177,19 @@ def aggregate(spec: Doc, which: Side) -> Amounts:
     """The containers' requests or limits as one list, by the formula in this module's docstring."""
     total: Amounts = {}
     for container in spec.get("containers", ()):
-        _add(total, amounts_of(container, which))
+        add_to(total, amounts_of(container, which))
     sidecars: Amounts = {}
     peak: Amounts = {}
     for container in spec.get("initContainers", ()):
         asked = amounts_of(container, which)
         if is_sidecar(container):
-            _add(total, asked)
-            _add(sidecars, asked)
+            add_to(total, asked)
+            add_to(sidecars, asked)
             asked = sidecars
         else:
-            _add(asked, sidecars)
-        _raise_to(peak, asked)
-    _raise_to(total, peak)
+            add_to(asked, sidecars)
+        raise_to(peak, asked)
+    raise_to(total, peak)
     return total
 
 
@@ -220,9 +220,9 @@ def qos_class(spec: Doc) -> str:
     is_guaranteed = True
     containers = [*spec.get("containers", ()), *spec.get("initContainers", ())]
     for asker in [spec] if "resources" in spec else containers:
-        _add(requests, _qos_amounts(asker, "requests"))
+        add_to(requests, _qos_amounts(asker, "requests"))
         limited = _qos_amounts(asker, "limits")
-        _add(limits, limited)
+        add_to(limits, limited)
         is_guaranteed &= all(name in limited for name in _QOS_RESOURCES)
     if not requests and not limits:
         return "BestEffort"
@@ -232,14 +232,3 @@ def qos_class(spec: Doc) -> str:
 def _qos_amounts(asker: Doc, which: Side) -> Amounts:
     stated = amounts_of(asker, which)
     return {name: stated[name] for name in _QOS_RESOURCES if name in stated and stated[name].sign() > 0}
-
-
-def _add(total: Amounts, more: Amounts) -> None:
-    for name, amount in more.items():
-        total[name] = total[name] + amount if name in total else amount
-
-
-def _raise_to(total: Amounts, floor: Amounts) -> None:
-    for name, amount in floor.items():
-        if name not in total or amount > total[name]:
-            total[name] = amount

@@ -23,7 +23,7 @@ import msgspec
 
 from tonnage.objects.core_v1 import Container, ContainerStatus, Pod
 from tonnage.objects.requirements import NodeSelector
-from tonnage.quantity import Quantity
+from tonnage.quantity import Quantity, add_to, raise_to
 from tonnage.scheduling.cluster.columns import HostPort, canonical, host_ports_of
 
 Amounts = dict[str, int]
@@ -96,21 +96,21 @@ def _total(pod: Pod, assumed: Quantities, *, pod_level: bool) -> Quantities:
         return _of(spec.containers[0], assumed)  # most pods: nothing to add up
     running: dict[str, Quantity] = {}
     for container in spec.containers:
-        _add(running, _of(container, assumed, _in_force(container, statuses, pod)))
+        add_to(running, _of(container, assumed, _in_force(container, statuses, pod)))
     sidecars: dict[str, Quantity] = {}
     peak: dict[str, Quantity] = {}  # never below `sidecars`: only requests of a container can raise it
     for container in spec.init_containers:
         if container.is_sidecar:
             wanted = _of(container, assumed, _in_force(container, statuses, pod))
-            _add(running, wanted)
-            _add(sidecars, wanted)
-            _raise(peak, {name: sidecars[name] for name in wanted})
+            add_to(running, wanted)
+            add_to(sidecars, wanted)
+            raise_to(peak, {name: sidecars[name] for name in wanted})
         else:
             wanted = _of(container, assumed)
-            _raise(peak, {name: each + sidecars[name] if name in sidecars else each for name, each in wanted.items()})
-    _raise(running, peak)
+            raise_to(peak, {name: each + sidecars[name] if name in sidecars else each for name, each in wanted.items()})
+    raise_to(running, peak)
     running.update(pod_level_requests)
-    _add(running, spec.overhead)
+    add_to(running, spec.overhead)
     return running
 
 
@@ -154,23 +154,9 @@ def _held(pod: Pod, asked: Quantities, in_force: Quantities, granted: Quantities
     """The largest of each resource; an infeasible resize does not count."""
     pending = pod.condition("PodResizePending")
     most = {} if pending is not None and pending.reason == "Infeasible" else dict(asked)
-    _raise(most, in_force)
-    _raise(most, granted)
+    raise_to(most, in_force)
+    raise_to(most, granted)
     return most
-
-
-# -- sums and maxima --------------------------------------------------------------------------------------------------
-
-
-def _add(total: dict[str, Quantity], more: Quantities) -> None:
-    for name, quantity in more.items():
-        total[name] = total[name] + quantity if name in total else quantity
-
-
-def _raise(most: dict[str, Quantity], other: Quantities) -> None:
-    for name, quantity in other.items():
-        if name not in most or quantity > most[name]:
-            most[name] = quantity
 
 
 if TYPE_CHECKING:
