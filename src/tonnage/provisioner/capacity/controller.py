@@ -230,9 +230,8 @@ class CapacityController:
         self._keys_by_segment: dict[objects.Segment, list[Key]] = {}
         self._reported: dict[Key, objects.ReportedCapacity] = {}
         self._clock = clock
-        self._wanted_since_s: dict[Key, float] = {}
         self._confirmed_s: dict[Key, float] = {}
-        """When the driver last reported on a work item, in the clock's monotonic seconds."""
+        """When the driver last reported on a wanted item, else since when it is wanted, in monotonic seconds."""
         self._included = objects.IncludedClaims(clock)
         self._segments_work = Reconciler("csitopology", self._find_work_items, clock=clock, workers=1, metrics=queues)
         self._work = Reconciler(
@@ -323,8 +322,8 @@ class CapacityController:
     def ages(self) -> Ages:
         """The age of the driver's last report on every wanted object; without a report, since when it is wanted."""
         now_s = self._clock.monotonic()
-        told = [self._confirmed_s.get(key, self._wanted_since_s.get(key, now_s)) for key in self._wanted]
-        return Ages(tuple(now_s - each for each in told), self.settings.poll_interval_s)
+        ages_s = tuple(now_s - self._confirmed_s[key] for key in self._wanted)
+        return Ages(ages_s, self.settings.poll_interval_s)
 
     # -- event handlers-----------------------------------------------------------------------------------------------
 
@@ -369,8 +368,7 @@ class CapacityController:
         before = self._wanted
         self._wanted = objects.work_items(self.driver_name, self._classes, segments, for_immediate_binding=immediate)
         now_s = self._clock.monotonic()
-        self._wanted_since_s = {key: self._wanted_since_s.get(key, now_s) for key in self._wanted}
-        self._confirmed_s = {key: at_s for key, at_s in self._confirmed_s.items() if key in self._wanted}
+        self._confirmed_s = {key: self._confirmed_s.get(key, now_s) for key in self._wanted}
         self._keys_by_segment = keyed.grouped((item.segment, key) for key, item in self._wanted.items())
         self._note_known_volumes(self._wanted.keys() - before.keys())
         classes = [each for each in self._classes if each.provisioner == self.driver_name]
