@@ -432,16 +432,16 @@ async def test_contents_that_appear_while_the_driver_runs_are_counted_told_once_
     stranger.mkdir()
     (stranger / "precious").write_bytes(b"x" * MI)
     for _ in range(2):
-        await driver.unknown_watch.look()
+        await driver.look_for_unknown()
     (free,) = driver.allocations.free_bytes("node-1")
     assert MI <= before[0] - free < 2 * MI
     (stranger / "more").write_bytes(b"x" * MI)
-    await driver.unknown_watch.look()
+    await driver.look_for_unknown()
     assert before[0] - driver.allocations.free_bytes("node-1")[0] >= 2 * MI, "it is still being copied"
     assert caplog.text.count("Contents without a record are kept, and count as used") == 1
     assert is_whole(stranger)
     shutil.rmtree(stranger)
-    await driver.unknown_watch.look()
+    await driver.look_for_unknown()
     assert driver.allocations.free_bytes("node-1") == before
 
 
@@ -451,7 +451,7 @@ async def test_a_look_while_calls_run_takes_none_of_their_contents_for_unknown(s
 
     async def look() -> None:
         for _ in range(20):
-            await driver.unknown_watch.look()
+            await driver.look_for_unknown()
 
     async def come_and_go(name: str) -> None:
         await controller(driver).CreateVolume(create(name, "1Mi"), None)
@@ -466,7 +466,7 @@ async def test_a_record_taken_from_under_a_running_driver_does_not_count_its_vol
     driver = driver_at(state, "10Gi")
     (path,) = await with_data(driver, "a")
     record_of(state, "a").unlink()
-    await driver.unknown_watch.look()
+    await driver.look_for_unknown()
     assert driver.allocations.free_bytes("node-1") == (9 * GI,) and is_whole(path)
 
 
@@ -479,8 +479,8 @@ async def test_the_pools_are_looked_through_every_half_minute(state: Path, monke
         looks.append(clock.monotonic())
         clock.advance(3.0)  # a long one: the next is put off
 
-    monkeypatch.setattr(driver.unknown_watch, "look", look)
-    watching, began_at = asyncio.ensure_future(driver.unknown_watch.run()), clock.monotonic()
+    monkeypatch.setattr(driver, "look_for_unknown", look)
+    watching, began_at = asyncio.ensure_future(driver.watch_unknown()), clock.monotonic()
     for step_s in (LOOK_EVERY_S - 1, 1, 59, 1):
         await asyncio.sleep(0)
         clock.advance(step_s)

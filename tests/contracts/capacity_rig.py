@@ -111,6 +111,7 @@ class CapacityStage:
         )
         async with driver, informers:
             self._capacities = capacities
+            await informers.wait_synced()
             task = asyncio.create_task(capacities.run())
             try:
                 yield capacities

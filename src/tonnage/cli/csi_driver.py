@@ -153,7 +153,7 @@ async def _serve(
                 runtime = replace(running.runtime, identity=socket.gethostname())
                 rebuilding = await stack.enter_async_context(RebuildController(runtime, driver))
         await stack.enter_async_context(serve(driver, endpoint=endpoint, node_endpoint_template=node_endpoint))
-        looking = asyncio.create_task(driver.unknown_watch.run())
+        looking = asyncio.create_task(driver.watch_unknown())
         stack.callback(looking.cancel)
         if rebuilding is None:
             say_ready()

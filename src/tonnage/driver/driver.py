@@ -43,46 +43,6 @@ _NAMED_AT_MOST: Final = 20
 _log = logs.logger(__name__)
 
 
-class UnknownWatch:
-    """Keeps a driver's `Allocations.unknown_bytes` up to date. Looking takes at most 5 % of the time."""
-
-    def __init__(self, driver: Driver) -> None:
-        self._driver = driver
-        self._problem = ""
-
-    async def run(self) -> None:
-        clock, wait_s = self._driver.clock, LOOK_EVERY_S
-        while True:
-            await clock.sleep(wait_s)
-            began_at = clock.monotonic()
-            await self.look()
-            wait_s = max(LOOK_EVERY_S, _SHARE * (clock.monotonic() - began_at))
-
-    async def look(self) -> None:
-        """Count the contents in the pools that no record names. An unreadable folder is logged once per reason."""
-        allocations, folder = self._driver.allocations, self._driver.folder.path
-        known = tuple(allocations.unknown_bytes)
-        try:
-            found, gone = await asyncio.to_thread(_look, folder, known)
-        except (errors.TonnageError, OSError) as exc:
-            if self._problem != str(exc):
-                self._problem = str(exc)
-                _log.warning("The pools cannot be looked through for contents without a record", error=self._problem)
-            return
-        self._problem = ""
-        # A volume whose record somebody removed under a running driver is still its own, and counts already.
-        ours = {self._driver.folder.contents_of(volume) for volume in allocations.volumes.values()}
-        ours |= {self._driver.folder.contents_of(snapshot) for snapshot in allocations.snapshots.values()}
-        found = [each for each in found if each.path not in ours]
-        new = [each for each in found if each.path not in allocations.unknown_bytes]
-        for each in found:
-            allocations.unknown_bytes[each.path] = each.size_bytes
-        for path in gone:
-            del allocations.unknown_bytes[path]
-            _log.info("Contents without a record are gone, and count no more", path=str(path))
-        tell_unknown(new)
-
-
 def tell_unknown(unknown: list[UnknownContents]) -> None:
     for contents in unknown[:_NAMED_AT_MOST]:
         _log.warning(
@@ -132,7 +92,7 @@ class CsiDriverSettings:
 
 
 class Driver:
-    """The driver without its sockets: its state, and what the functions of `volumes/` share.
+    """The driver without its sockets: its state, and what the services share.
 
     Disk work runs in threads. A record is saved before it is added to the allocations, and the caller holds the
     volume's lock. The driver itself knows nothing of Kubernetes: without `RebuildHooks` no volume leaves its node.
@@ -176,7 +136,7 @@ class Driver:
         self.clock, self.rng = clock, rng
         self.hooks = hooks or RebuildHooks()
         """May be replaced while the driver runs."""
-        self.unknown_watch = UnknownWatch(self)
+        self._unknown_problem = ""
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -194,7 +154,44 @@ class Driver:
     def close(self) -> None:
         self.folder.close()
 
-    # -- records, for `volumes/` --------------------------------------------------------------------------------------
+    # -- contents without a record ------------------------------------------------------------------------------------
+
+    async def watch_unknown(self) -> None:
+        """Keep `Allocations.unknown_bytes` up to date until cancelled. Looking takes at most 5 % of the time."""
+        wait_s = LOOK_EVERY_S
+        while True:
+            await self.clock.sleep(wait_s)
+            began_at = self.clock.monotonic()
+            await self.look_for_unknown()
+            wait_s = max(LOOK_EVERY_S, _SHARE * (self.clock.monotonic() - began_at))
+
+    async def look_for_unknown(self) -> None:
+        """Count the contents in the pools that no record names. An unreadable folder is logged once per reason."""
+        allocations, folder = self.allocations, self.folder
+        known = tuple(allocations.unknown_bytes)
+        try:
+            found, gone = await asyncio.to_thread(_look, folder.path, known)
+        except (errors.TonnageError, OSError) as exc:
+            if self._unknown_problem != str(exc):
+                self._unknown_problem = str(exc)
+                _log.warning(
+                    "The pools cannot be looked through for contents without a record", error=self._unknown_problem
+                )
+            return
+        self._unknown_problem = ""
+        # A volume whose record somebody removed under a running driver is still its own, and counts already.
+        ours = {folder.contents_of(volume) for volume in allocations.volumes.values()}
+        ours |= {folder.contents_of(snapshot) for snapshot in allocations.snapshots.values()}
+        found = [each for each in found if each.path not in ours]
+        new = [each for each in found if each.path not in allocations.unknown_bytes]
+        for each in found:
+            allocations.unknown_bytes[each.path] = each.size_bytes
+        for path in gone:
+            del allocations.unknown_bytes[path]
+            _log.info("Contents without a record are gone, and count no more", path=str(path))
+        tell_unknown(new)
+
+    # -- records ------------------------------------------------------------------------------------------------------
 
     def volume(self, volume_id: str) -> VolumeRecord:
         record = self.allocations.volumes.get(volume_id)

@@ -20,13 +20,12 @@ from collections.abc import Iterator, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from prometheus_client import CollectorRegistry
 
 from tonnage import errors, keyed, logs
 from tonnage.client import cache, http, metrics, throttle
-from tonnage.client.informer import Informer
 from tonnage.client.informers import Informers
 from tonnage.client.reconciler import Reconciler
 from tonnage.clock import Clock
@@ -219,7 +218,8 @@ class CapacityController:
         registry: CollectorRegistry | None = None,
         queues: metrics.WorkQueueMetrics | None = None,
     ) -> None:
-        """Asks for informers; their owner starts them. `fixed_segment` is node-deployment mode."""
+        """Asks for informers; their owner starts them, and runs this when they are synced. `fixed_segment` is
+        node-deployment mode."""
         self.driver_name = driver_name
         self.settings = settings
         self._driver = driver
@@ -251,10 +251,8 @@ class CapacityController:
             label_selector=",".join(f"{key}={value}" for key, value in labels.items()),
         )
         self._volumes = informers.of(PersistentVolume)
-        self._informers: list[Informer[Any]] = [self._classes, self._objects, self._volumes]
         if fixed_segment is None:
             self._nodes, self._csi_nodes = informers.of(Node), informers.of(CSINode)
-            self._informers += [self._nodes, self._csi_nodes]
         self._published = PublishedCapacities(self._objects)
         self._writer = CapacityWriter(
             client=client,
@@ -276,8 +274,6 @@ class CapacityController:
             show_capacity(registry, self.counts, self.ages)
 
     async def run(self) -> None:
-        for informer in self._informers:
-            await informer.wait_synced()
         # Before the first look at an object: which of them nobody needs is known only now.
         await self._find_work_items("")
         await asyncio.gather(self._segments_work.run(), self._work.run())
