@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import Final
 
 from tonnage.behaviour.volumes.binding_plan import BOUND, Bind, ClaimInputs, claim_step
 from tonnage.behaviour.workloads.pod_states import RejectedPods, generated_name, next_check_s, ordinal_of
+from tonnage.behaviour.workloads.replica_set_plan import pods_to_delete
 from tonnage.behaviour.workloads.stateful_set_plan import Create, ObservedState, holds_up, is_member, is_ordered, scale
 from tonnage.behaviour.workloads.templates import claim_for
 from tonnage.documents.kinds.storage.storage_class import default_class_for
@@ -141,6 +143,21 @@ class Controllers:
         self._seats.pop(pod.uid, None)
         self._delete(pod, why)
         self._go_on(pod)
+
+    def shrink(self, workload: Object, present: Sequence[Pod], surplus: int) -> None:
+        """A workload asks for so many pods fewer: of a StatefulSet the last go, of others those of least use."""
+        if not isinstance(workload, apps_v1.StatefulSet):
+            for pod in pods_to_delete(present, present, surplus, self._world.clock.now()):
+                self.end(pod, "scaled down")
+            return
+        members, pods = self._members_of(workload), {ordinal_of(pod.name): pod for pod in present}
+        while surplus > 0 and members.to_come:
+            members.to_come.pop()
+            surplus -= 1
+        for ordinal in sorted({*pods, *members.empty}, reverse=True)[:surplus]:
+            members.empty.pop(ordinal, None)
+            if ordinal in pods:
+                self.end(pods[ordinal], "scaled down")
 
     def leaves(self, pod: Pod) -> None:
         """A pod is terminating, and nothing can end it: most controllers create another now. A StatefulSet must not
@@ -314,7 +331,7 @@ class VolumeBinder:
             self._world.put(renewed(volume, status={"phase": volume_matching.AVAILABLE}))
         elif volume.status.phase == volume_matching.AVAILABLE:
             for key in tuple(self._unbound):
-                self._world.agenda.after(0.0, lambda key=key: self._serve(key))  # type: ignore[misc]
+                self._world.agenda.after(0.0, partial(self._serve, key))
 
     def _serve(self, key: Key) -> None:
         """Take a claim's next step, as the PV binder does."""

@@ -265,20 +265,13 @@ class _Courses:
 
     def _moves(self, state: DriverState) -> list[Move]:
         pools, in_flight, in_turn = state
-        found = []
-        for ask in dict.fromkeys(in_flight):
-            at = in_flight.index(ask)
-            rest = in_flight[:at] + in_flight[at + 1 :]
-            found += [
-                Move(ask, place, DriverState(self._after(pools, place, ask), rest, in_turn))
-                for place in self._places(pools, ask)
-            ]
-        for ask in in_turn[:1]:
-            found += [
-                Move(ask, place, DriverState(self._after(pools, place, ask), in_flight, in_turn[1:]))
-                for place in self._places(pools, ask)
-            ]
-        return found
+        asked = [(ask, _without(in_flight, ask), in_turn) for ask in dict.fromkeys(in_flight)]
+        asked += [(ask, in_flight, in_turn[1:]) for ask in in_turn[:1]]
+        return [
+            Move(ask, place, DriverState(self._after(pools, place, ask), flying, turn))
+            for ask, flying, turn in asked
+            for place in self._places(pools, ask)
+        ]
 
     def _places(self, pools: Pools, ask: Ask) -> list[int]:
         """The pools that the driver may take for a claim; of equal pools one."""
@@ -369,6 +362,11 @@ class _Courses:
             for asks in (self._asks, promised)
         )
         return SharedPools(tuple(pool.free - self._kept for pool in ordered), reaches), pieces, beside
+
+
+def _without(asks: Asks, ask: Ask) -> Asks:
+    at = asks.index(ask)
+    return asks[:at] + asks[at + 1 :]
 
 
 def _sizes(asks: Asks) -> tuple[int, ...]:

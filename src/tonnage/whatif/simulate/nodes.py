@@ -20,7 +20,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from typing import Final
 
 from tonnage.behaviour.nodes.kubelet_admission import AdmittedPods, KubeletPreemption, PodRejection
@@ -91,7 +91,7 @@ class NodeEvents:
         for pod in self._world.pods():
             if (ends_at := pod.metadata.deletion_timestamp) is not None:
                 left_s = (ends_at - now).total_seconds()
-                self._world.agenda.after(left_s, lambda pod=pod: self._terminated(pod))  # type: ignore[misc]
+                self._world.agenda.after(left_s, partial(self._terminated, pod))
 
     def _terminated(self, pod: Pod) -> None:
         if not self._is_lost(pod.spec.node_name):
@@ -130,7 +130,7 @@ class NodeEvents:
         for pod in self._world.pods_on(name):
             stays_s = stay_s(taints[1:], pod.spec.tolerations)
             if not math.isinf(stays_s):
-                self._world.agenda.after(stays_s, lambda pod=pod: self._leave(pod, name))  # type: ignore[misc]
+                self._world.agenda.after(stays_s, partial(self._leave, pod, name))
 
     def out_of_service(self, name: str) -> None:
         """A person declares the node dead: its pods are deleted by force, its volumes may be rebuilt elsewhere."""
@@ -248,7 +248,7 @@ class Kubelets:
             self.adopt(pod)
         for driver in self._world.all(CSIDriver):
             if period_s := self._period_s(driver.name):
-                self._world.agenda.after(period_s, lambda name=driver.name: self._tick(name), is_alarm=True)  # type: ignore[misc]
+                self._world.agenda.after(period_s, partial(self._tick, driver.name), is_alarm=True)
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 
@@ -292,7 +292,7 @@ class Kubelets:
             for name in self._attachments.pop((slot[0], volume), ()):
                 self._world.remove(VolumeAttachment, name)
             for waiting, name in self._waiting.pop(slot, ()):
-                self._world.agenda.after(0.0, lambda pod=waiting, name=name: self._attach(pod, name))  # type: ignore[misc]
+                self._world.agenda.after(0.0, partial(self._attach, waiting, name))
 
     def _admit(self, pod: Pod, node: Node) -> bool:
         """True if the node admits the pod. A critical pod may preempt others; a rejected pod fails."""

@@ -19,7 +19,7 @@ from tonnage.objects.core_v1 import Node, Pod, ReplicationController
 from tonnage.objects.document import copy
 from tonnage.objects.meta import Object
 from tonnage.scheduling.configuration.profile import ResolvedProfile
-from tonnage.whatif import expansion, manifest_errors, manifests, node_copies, page, sources
+from tonnage.whatif import expansion, manifest_errors, manifests, node_copies, sources
 from tonnage.whatif.creation import Creation
 from tonnage.whatif.simulate import scenario as scenarios
 from tonnage.whatif.simulate.controllers import Seat
@@ -275,15 +275,15 @@ class Play:
                     self._size(now)
 
     def _size(self, workload: StatefulSet | ReplicaSet | ReplicationController) -> None:
-        """Give an applied workload the pods that it asks for; surplus pods are deleted, the last first."""
+        """Give an applied workload the pods that it asks for; its plan says which surplus pods go."""
         place = (type(workload).__name__, workload.key)
         present = [pod for pod in pods_of(workload, self.world) if not pod.is_terminal]
-        have = self.world.sizes.setdefault(place, len(present))
-        for _ in range(workload.spec.replicas - have):
+        more = workload.spec.replicas - self.world.sizes.setdefault(place, len(present))
+        for _ in range(more):
             self._arrive(workload, None)
-        for pod in sorted(present, key=lambda pod: page.natural(pod.name))[workload.spec.replicas :]:
-            self.world.sizes[place] -= 1
-            self.world.controllers.end(pod, "scaled down")
+        if more < 0:
+            self.world.sizes[place] = workload.spec.replicas
+            self.world.controllers.shrink(workload, present, -more)
 
     def _delete(self, event: scenarios.Delete) -> None:
         """Like kubectl delete: pods of a remaining workload are recreated, those of a deleted one are not."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from tonnage.objects.core_v1 import SELECTED_NODE, Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.core_v1.persistent_volume import VOLUME_HOME, VolumeNodeAffinity
@@ -311,7 +312,7 @@ class StorageModel:
                 continue
             self._stale.add(key)
             settings = self.settings.of(self._provisioner(capacity.storage_class_name))
-            self.agenda.after(settings.refresh_delay_s, lambda key=key: self._publish(key))  # type: ignore[misc]
+            self.agenda.after(settings.refresh_delay_s, partial(self._publish, key))
 
     def publish_all(self) -> None:
         """Publish the initial figures: a driver that overstates them has done so before."""

@@ -75,6 +75,21 @@ def test_a_stateful_set_that_is_applied_has_the_pods_that_it_asks_for(tmp_path: 
         assert measured.placed == left
 
 
+def test_a_set_that_shrinks_forgets_the_pods_that_were_to_come(tmp_path: Path) -> None:
+    events = [{"at": f"{minute}m", "apply": [stateful_set(replicas=count)]} for minute, count in ((1, 4), (2, 2))]
+    measured = played(tmp_path, cluster(1, pools=["100Gi"]), {"events": events})
+    assert sorted(each.name for each in measured.world.pods()) == ["db-0", "db-1"]
+    assert measured.world.controllers.not_made == 0
+
+
+def test_a_replica_set_that_shrinks_loses_its_waiting_pods_first(tmp_path: Path) -> None:
+    # 100Gi hold two of 40Gi, and two wait.
+    many, few = workload("ReplicaSet", replicas=4), workload("ReplicaSet", replicas=2)
+    events = [{"at": "1s", "apply": [many]}, {"at": "1m", "apply": [few]}]
+    measured = played(tmp_path, cluster(1, pools=["100Gi"]), {"events": events})
+    assert [each.status.phase for each in measured.world.pods()] == ["Running", "Running"]
+
+
 def test_ephemeral_claims_go_with_their_pod_and_are_made_anew_for_its_successor(tmp_path: Path) -> None:
     docs = [*cluster(2), workload("Deployment", replicas=1)]
     scenario = {"events": [{"arrive": "deploy/shop/web"}, {"at": "1m", "drain": ["node-1", "node-2"]}]}
