@@ -29,7 +29,6 @@ from tonnage.private_files import NotOurs
 
 if TYPE_CHECKING:
     from tonnage.client.config.connection import KubeconfigUser, ServerConnection
-    from tonnage.client.http import Client
     from tonnage.scheduling.configuration.configuration import Configuration
     from tonnage.whatif.creation import Creation
     from tonnage.whatif.scheduler_memory import SchedulerSearch
@@ -102,14 +101,7 @@ class ClusterQuestion:
             found = from_files(self.files, self.creation, with_workloads=with_workloads, without=without)
         else:
             found = asyncio.run(
-                from_cluster(
-                    self.connection,
-                    self.scheduler(),
-                    with_workloads=with_workloads,
-                    user_agent=user_agent,
-                    scheduler_user=self.scheduler_user(),
-                    search=self.search,
-                )
+                from_cluster(self.connection, self.search, with_workloads=with_workloads, user_agent=user_agent)
             )
             if self.files:
                 found = laid_over(found, self.files, self.creation, with_workloads=with_workloads, without=without)
@@ -139,21 +131,13 @@ class ClusterQuestion:
 
     @property
     def search(self) -> SchedulerSearch:
-        """How to look for the scheduler in the cluster, when `scheduler` gives none."""
+        """The endpoint of `scheduler`, or how to look for one in the cluster. Raises UsageError."""
         from tonnage.whatif.scheduler_memory import SchedulerSearch
 
         kubectl, ca_file = f"kubectl {self.command_flags()}".rstrip(), self.scheduler_ca_file
-        return SchedulerSearch(ca_file.read_bytes() if ca_file is not None else b"", self._user_over_tls(), kubectl)
-
-    async def find_scheduler(self, client: Client) -> tuple[Endpoint | None, KubeconfigUser]:
-        """`scheduler` and `scheduler_user`, else the scheduler that is found in the cluster. Prints a note if none is
-        reachable."""
-        if (endpoint := self.scheduler()) is not None:
-            return endpoint, self.scheduler_user()
-        search = self.search
-        endpoint, note = await search.find(client)
-        say_all("note", filter(None, [note]))
-        return endpoint, search.user
+        known, ca_pem = self.scheduler(), ca_file.read_bytes() if ca_file is not None else b""
+        user = self._user_over_tls() if known is None else self.scheduler_user()
+        return SchedulerSearch(ca_pem, user, kubectl, known)
 
     def _folders(self) -> list[Path]:
         from tonnage.client.config.kubeconfig import files_meant

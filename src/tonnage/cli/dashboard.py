@@ -33,12 +33,13 @@ from tonnage.private_files import read_given
 from tonnage.quantity import Quantity
 
 if TYPE_CHECKING:
-    from tonnage.client.config.connection import KubeconfigUser
+    from tonnage.client.http import Client
     from tonnage.dashboard.follow.live_cluster import LiveCluster
     from tonnage.dashboard.server.program import DashboardSettings
     from tonnage.dashboard.status.keeper import StatusKeeper
     from tonnage.dashboard.terminal.app import Top
     from tonnage.plane.status import ClusterStatus
+    from tonnage.whatif.scheduler_memory import SchedulerSearch
 
 
 @click.command()
@@ -103,13 +104,19 @@ async def _followed(
 
     async with Client.connect(question.connection, clock=SystemClock(), user_agent=user_agent) as client:
         await check_answers(client)
-        scheduler, user = question.scheduler(), question.scheduler_user()
-        if searches:
-            scheduler, user = await question.find_scheduler(client)
-        namespace, folder = question.given_namespace, question.embedded_folder
-        cluster = LiveCluster(client, scheduler=scheduler, scheduler_user=user, namespace=namespace)
+        search, folder = question.search, question.embedded_folder
+        scheduler = await _found(search, client) if searches else search.known
+        cluster = LiveCluster(
+            client, scheduler=scheduler, scheduler_user=search.user, namespace=question.given_namespace
+        )
         async with cluster, following_folder(cluster, folder):
             yield cluster, StatusKeeper(cluster, flags=question.command_flags())
+
+
+async def _found(search: SchedulerSearch, client: Client) -> Endpoint | None:
+    endpoint, note = await search.find(client)
+    say_all("note", filter(None, [note]))
+    return endpoint
 
 
 async def _looked(question: ClusterQuestion) -> StatusKeeper:
@@ -224,9 +231,9 @@ def dashboard(
     asking = Asking(cluster.config_file, cluster.gates)
     say_all("note", asking.configuration.notes)
     folder = cluster.embedded_folder if data_dir is None else cluster.require_folder(data_dir)
-    scheduler = cluster.scheduler()
-    if scheduler is None and data_dir is not None:
-        scheduler = read_endpoints(data_dir).get("scheduler")
+    search = cluster.search
+    if search.known is None and data_dir is not None and (known := read_endpoints(data_dir).get("scheduler")):
+        search = replace(search, known=known, user=cluster.scheduler_user())
     kubeconfig_file = cluster.kubeconfig_file if folder is None else folder / "kubeconfig"
     settings = DashboardSettings(
         host=serving["bind_address"],
@@ -238,8 +245,7 @@ def dashboard(
     )
     if token_file is not None:
         settings = replace(settings, token=_token(token_file))
-    user = cluster.scheduler_user()
-    asyncio.run(run_until_signalled(_run(cluster, settings, serving, scheduler, user, token_file is not None)))
+    asyncio.run(run_until_signalled(_run(cluster, settings, serving, search, token_file is not None)))
 
 
 def _token(path: Path) -> str:
@@ -256,8 +262,7 @@ async def _run(
     question: ClusterQuestion,
     settings: DashboardSettings,
     serving: Flags,
-    scheduler: Endpoint | None,
-    user: KubeconfigUser,
+    search: SchedulerSearch,
     keeps_token: bool,
 ) -> None:
     """Serve until cancelled. A token from --token-file is not printed: in a pod, stdout is a log."""
@@ -270,9 +275,8 @@ async def _run(
         client = await stack.enter_async_context(
             Client.connect(question.connection, clock=SystemClock(), user_agent="tonnage-dashboard")
         )
-        if scheduler is None:
-            scheduler, user = await question.find_scheduler(client)
-        cluster = LiveCluster(client, scheduler=scheduler, scheduler_user=user, namespace=question.given_namespace)
+        scheduler, namespace = await _found(search, client), question.given_namespace
+        cluster = LiveCluster(client, scheduler=scheduler, scheduler_user=search.user, namespace=namespace)
         await stack.enter_async_context(cluster)
         address = await stack.enter_async_context(shown(cluster, settings))  # a taken port is reported at once
         await cluster.wait_first()

@@ -338,14 +338,18 @@ async def leases_of(client: Client) -> list[Lease]:
 
 @dataclass(frozen=True, slots=True)
 class SchedulerSearch:
-    """How to look for it: whose certificates are trusted, who asks, and how the user calls kubectl."""
+    """How to look for it: whose certificates are trusted, who asks, how the user calls kubectl, and where it is if that
+    is known already."""
 
     ca_pem: bytes = b""
     user: KubeconfigUser = field(default_factory=KubeconfigUser)
     kubectl: str = "kubectl"
+    known: Endpoint | None = None
 
     async def find(self, client: Client) -> tuple[Endpoint | None, str]:
         """The endpoint, if it can be reached from here and is trusted; otherwise None, and what to say about it."""
+        if self.known is not None:
+            return self.known, ""
         services, leases = list[Service](), list[Lease]()
         with suppress(TonnageError):  # what may not be read is not found
             services = list((await client.list(Service, label_selector=LABELS, retry=False)).items)

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from tonnage.client.config.connection import KubeconfigUser, ServerConnection
+from tonnage.client.config.connection import ServerConnection
 from tonnage.clock import Clock, SystemClock, VirtualClock, within
-from tonnage.endpoints import Endpoint
 from tonnage.errors import ApiError, Forbidden, NotFound, TonnageError
 from tonnage.objects import codec, core_v1
 from tonnage.objects.document import Doc
@@ -133,31 +132,26 @@ def _state_of(found: manifests.Manifests, made: Sequence[Object], source: str) -
 
 async def from_cluster(
     connection: ServerConnection,
-    scheduler: Endpoint | None = None,
+    search: scheduler_memory.SchedulerSearch = scheduler_memory.SchedulerSearch(),  # noqa: B008  # frozen
     *,
     with_workloads: bool = False,
     user_agent: str,
-    scheduler_user: KubeconfigUser | None = None,
-    search: scheduler_memory.SchedulerSearch | None = None,
 ) -> ClusterState:
-    """What a live cluster holds now, and what its scheduler remembers besides, asked as `scheduler_user`. A scheduler
-    that is not given is searched for in the cluster.
+    """What a live cluster holds now, and what its scheduler remembers besides.
 
     Raises ApiError, Disconnected, or InvalidKubeconfig. A scheduler that cannot be asked is no failure; it is
     noted, for the answer may differ from what it would decide.
     """
     from tonnage.client.http import Client
 
-    clock, asked = SystemClock(), ""
+    clock = SystemClock()
     async with Client.connect(connection, clock=clock, user_agent=user_agent) as client:
         await check_answers(client)
         memory = None
-        if scheduler is None:
-            search = search or scheduler_memory.SchedulerSearch()
-            (scheduler, asked), scheduler_user = await search.find(client), search.user
+        scheduler, asked = await search.find(client)
         try:
             if scheduler is not None:
-                memory = await scheduler_memory.memory_of(scheduler, clock=clock, user=scheduler_user)
+                memory = await scheduler_memory.memory_of(scheduler, clock=clock, user=search.user)
         except TonnageError as exc:
             asked = scheduler_silent(exc)
         objects, unlisted, at = await listed(client)
