@@ -7,7 +7,6 @@ import random
 import secrets
 import shlex
 import shutil
-import signal
 import sys
 import tempfile
 from collections.abc import Callable
@@ -20,14 +19,13 @@ import click
 from tonnage.cli.csi_driver import ENDPOINT
 from tonnage.cli.flags.flag_table import flag_table
 from tonnage.cli.output import INTERRUPTED, Parsed, from_flags, output_option, say, write_answer
+from tonnage.cli.running import run_until_signalled
 from tonnage.clock import SystemClock
 from tonnage.errors import TonnageError
 from tonnage.printable import assembled, text
 from tonnage.private_files import read_given
 
 if TYPE_CHECKING:
-    from tonnage.driver_check.results import Results
-    from tonnage.driver_check.settings import CheckSettings
     from tonnage.whatif.page import Page
 
 BROKEN = 4
@@ -93,6 +91,7 @@ def driver_check(
 
     Exit codes: 0 all checks passed, 4 a check failed, 1 the driver did not answer, 2 wrong usage.
     """
+    from tonnage.driver_check.checks import examine
     from tonnage.driver_check.results import Results
     from tonnage.driver_check.settings import CheckSettings
 
@@ -109,8 +108,13 @@ def driver_check(
         parameters={key: said for pairs in flags["parameters"] for key, said in pairs.items()},
         secrets=known_secrets,
     )
+    tell: Callable[[str], None] = partial(say, "note") if sys.stderr.isatty() else lambda _what: None
+    clock, rng = SystemClock(), random.Random()
+    examination = examine(
+        csi_address, node_addresses, settings, results, clock=clock, rng=rng, timeout_s=timeout_s, say=tell
+    )
     try:
-        is_whole = asyncio.run(_examined(csi_address, node_addresses, settings, results, timeout_s))
+        is_whole = asyncio.run(run_until_signalled(examination))  # the checks undo what they created
     finally:
         if not results.left_behind:  # otherwise a volume may still be mounted there
             shutil.rmtree(folder, ignore_errors=True)
@@ -121,27 +125,6 @@ def driver_check(
     if not is_whole:
         sys.exit(INTERRUPTED)
     sys.exit(0 if results.is_kept else BROKEN)
-
-
-async def _examined(
-    address: str, node_addresses: tuple[str, ...], settings: CheckSettings, results: Results, timeout_s: float
-) -> bool:
-    """Run the checks and undo what they created. False if they were interrupted."""
-    from tonnage.driver_check.checks import examine
-
-    tell: Callable[[str], None] = partial(say, "note") if sys.stderr.isatty() else lambda _what: None
-    clock, rng = SystemClock(), random.Random()
-    work = asyncio.create_task(
-        examine(address, node_addresses, settings, results, clock=clock, rng=rng, timeout_s=timeout_s, say=tell)
-    )
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, work.cancel)
-    try:
-        await work
-    except asyncio.CancelledError:
-        return False
-    return True
 
 
 def _secrets(path: Path | None) -> dict[str, dict[str, str]]:

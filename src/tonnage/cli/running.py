@@ -9,7 +9,6 @@ async with connected(PROGRAM, connection_of(kubeconfig), election) as running:
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import random
 import secrets
@@ -210,16 +209,19 @@ async def connected(
         yield program
 
 
-async def run_until_signalled(work: Coroutine[Any, Any, None]) -> None:
-    """Run the work. SIGTERM or Ctrl-C cancels it and waits for its clean-up."""
+async def run_until_signalled(work: Coroutine[Any, Any, None]) -> bool:
+    """Run the work; True if it ended by itself. SIGTERM or Ctrl-C cancels it and waits for its clean-up."""
     settle()
     async with memory_kept_level(SystemClock()):
         running = asyncio.create_task(work)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, running.cancel)
-        with contextlib.suppress(asyncio.CancelledError):
+        try:
             await running
+        except asyncio.CancelledError:
+            return False
+        return True
 
 
 def say_ready(what: str = "") -> None:
