@@ -15,7 +15,7 @@ from tonnage.objects.codec import encode
 from tonnage.scheduling.configuration.configuration import ConfigurationFile, RequestLimits
 from tonnage.scheduling.configuration.plugin_args import ARGS_OF, PluginArgs
 from tonnage.scheduling.configuration.profile import Profile
-from tonnage.scheduling.configuration.profile_plugins import CATALOGUE, DEFAULT_PLUGINS, DEFAULT_WEIGHTS
+from tonnage.scheduling.configuration.profile_plugins import CATALOGUE, DEFAULT_PLUGINS
 from tonnage.scheduling.configuration.strict_decoding import Section
 
 HEAD = """\
@@ -136,7 +136,7 @@ def _plugins() -> str:
             code(plugin.name),
             ", ".join(sorted(point.value for point in plugin.points)),
             "yes" if plugin.name in DEFAULT_PLUGINS else "no",
-            str(DEFAULT_WEIGHTS.get(plugin.name, "")),
+            str(plugin.weight or ""),
             plugin.absent_because,
         )
         for plugin in CATALOGUE.values()

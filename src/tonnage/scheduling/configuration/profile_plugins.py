@@ -65,11 +65,13 @@ _CLASSES: Mapping[ExtensionPoint, type[framework.Plugin]] = {
 
 @dataclass(frozen=True, slots=True)
 class KnownPlugin:
-    """A plugin that a profile may name. `absent_because` is empty if Tonnage can run it."""
+    """A plugin that a profile may name. `absent_because` is empty if Tonnage can run it. `weight`: in the default set;
+    a score without a weight counts once."""
 
     name: str
     points: frozenset[ExtensionPoint]
     absent_because: str = ""
+    weight: int = 0
     plugin: type[framework.Plugin] | None = field(default=None, compare=False)
     """The class of a plugin of another package."""
 
@@ -85,8 +87,8 @@ _NO_GROUPS = "Tonnage places pods one by one; a pod of a pod group is refused, n
 _NO_FEATURES = "Tonnage does not read the features that nodes declare; kubelets still refuse what they cannot run"
 
 
-def _known(name: str, points: str, absent_because: str = "") -> KnownPlugin:
-    return KnownPlugin(name, frozenset(ExtensionPoint(point) for point in points.split()), absent_because)
+def _known(name: str, points: str, absent_because: str = "", weight: int = 0) -> KnownPlugin:
+    return KnownPlugin(name, frozenset(ExtensionPoint(point) for point in points.split()), absent_because, weight)
 
 
 _TABLE = (
@@ -94,20 +96,20 @@ _TABLE = (
     _known("PrioritySort", "queueSort"),
     _known("NodeUnschedulable", "filter"),
     _known("NodeName", "filter"),
-    _known("TaintToleration", "filter preScore score"),
-    _known("NodeAffinity", "preFilter filter preScore score"),
+    _known("TaintToleration", "filter preScore score", weight=3),
+    _known("NodeAffinity", "preFilter filter preScore score", weight=2),
     _known("NodePorts", "preFilter filter"),
-    _known("NodeResourcesFit", "preFilter filter preScore score placementScore"),
+    _known("NodeResourcesFit", "preFilter filter preScore score placementScore", weight=1),
     _known("VolumeRestrictions", "preFilter filter"),
     _known("NodeVolumeLimits", "preFilter filter"),
     _known("VolumeBinding", "preFilter filter preScore score reserve preBind"),
     _known("VolumeZone", "preFilter filter"),
-    _known("PodTopologySpread", "preFilter filter preScore score"),
-    _known("InterPodAffinity", "preFilter filter preScore score"),
-    _known("DynamicResources", "preEnqueue preFilter filter postFilter score reserve preBind", _NO_DEVICES),
+    _known("PodTopologySpread", "preFilter filter preScore score", weight=2),
+    _known("InterPodAffinity", "preFilter filter preScore score", weight=2),
+    _known("DynamicResources", "preEnqueue preFilter filter postFilter score reserve preBind", _NO_DEVICES, 2),
     _known("DefaultPreemption", "preEnqueue postFilter"),
-    _known("NodeResourcesBalancedAllocation", "preScore score"),
-    _known("ImageLocality", "score"),
+    _known("NodeResourcesBalancedAllocation", "preScore score", weight=1),
+    _known("ImageLocality", "score", weight=1),
     _known("DefaultBinder", "bind"),
     _known("NodeDeclaredFeatures", "preFilter filter", _NO_FEATURES),
     _known("GangScheduling", "preEnqueue permit", _NO_GROUPS),
@@ -115,18 +117,6 @@ _TABLE = (
     _known("PodGroupPodsCount", "placementScore", _NO_GROUPS),
 )
 CATALOGUE: Mapping[str, KnownPlugin] = {plugin.name: plugin for plugin in _TABLE}
-
-DEFAULT_WEIGHTS: Mapping[str, int] = {
-    "TaintToleration": 3,
-    "NodeAffinity": 2,
-    "NodeResourcesFit": 1,
-    "PodTopologySpread": 2,
-    "InterPodAffinity": 2,
-    "DynamicResources": 2,
-    "NodeResourcesBalancedAllocation": 1,
-    "ImageLocality": 1,
-}
-"""The weights of the default set; a score without a weight counts once."""
 
 # Mirrors getDefaultPlugins with the feature gates at their defaults of 1.36: the three for pod groups are off.
 DEFAULT_PLUGINS: tuple[str, ...] = tuple(plugin.name for plugin in _TABLE if plugin.absent_because != _NO_GROUPS)
@@ -210,7 +200,7 @@ Points = Mapping[str, tuple[PluginWeight, ...]]
 
 DEFAULT_SET = Plugins(
     multi_point=PluginSet(
-        enabled=tuple(ListedPlugin(name=name, weight=DEFAULT_WEIGHTS.get(name, 0)) for name in DEFAULT_PLUGINS)
+        enabled=tuple(ListedPlugin(name=name, weight=CATALOGUE[name].weight) for name in DEFAULT_PLUGINS)
     )
 )
 

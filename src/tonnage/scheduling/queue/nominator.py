@@ -69,7 +69,7 @@ class FailedNodes:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._failures: dict[str, dict[str, NodeFailure]] = {}
+        self._failures: Shelf[str, str, NodeFailure] = Shelf()
 
     def pod_gone(self, pod: Pod, storage: Storage) -> None:
         """If a volume of a deleted pod could not be attached to its node, record it for the pod's successors."""
@@ -79,21 +79,21 @@ class FailedNodes:
 
     def failed(self, whose: str, node_name: str, why: str) -> NodeFailure:
         """Record that a pod, or pods of a controller, did not reach the node chosen for them."""
-        by_node = self._failures.setdefault(whose, {})
-        times = by_node[node_name].times + 1 if node_name in by_node else 1
+        before = self._failures.at(whose).get(node_name)
+        times = before.times + 1 if before is not None else 1
         while_s, clock = exponential_s(FIRST_S, times - 1, max_s=MAX_S), self._clock
         failure = NodeFailure(times, why, clock.monotonic() + while_s, clock.now() + timedelta(seconds=while_s))
-        by_node[node_name] = failure
+        self._failures.put(whose, node_name, failure)
         return failure
 
     def passed_over(self, pod: Pod) -> Mapping[str, str]:
         """The nodes that this pod avoids now, each with a sentence saying why."""
-        if not self._failures:
+        if not len(self._failures):
             return {}
         now_s, controller = self._clock.monotonic(), pod.metadata.controller
         found: dict[str, NodeFailure] = {}
         for whose in (uid_of(pod), controller.uid if controller is not None else ""):
-            for node_name, failure in self._failures.get(whose, {}).items():
+            for node_name, failure in self._failures.at(whose).items():
                 known = found.get(node_name)
                 if failure.until_s > now_s and (known is None or known.until_s < failure.until_s):
                     found[node_name] = failure
@@ -102,8 +102,8 @@ class FailedNodes:
     def listed(self) -> Iterator[tuple[str, str, NodeFailure]]:
         """(uid of the pod or controller, node, failure) for all nodes avoided now."""
         now_s = self._clock.monotonic()
-        for whose, by_node in self._failures.items():
-            for node_name, failure in by_node.items():
+        for whose in self._failures:
+            for node_name, failure in self._failures.at(whose).items():
                 if failure.until_s > now_s:
                     yield whose, node_name, failure
 
@@ -111,19 +111,17 @@ class FailedNodes:
         """Take over a failure known to another scheduler of the same cluster."""
         left_s = (until - self._clock.now()).total_seconds()
         failure = NodeFailure(times, why, self._clock.monotonic() + left_s, until)
-        self._failures.setdefault(whose, {})[node_name] = failure
+        self._failures.put(whose, node_name, failure)
 
     def expire(self, now_s: float) -> None:
         """Forget old failures, so that nothing stays of deleted pods."""
-        for whose, by_node in list(self._failures.items()):
-            left = {name: each for name, each in by_node.items() if now_s <= each.until_s + FORGOTTEN_AFTER_S}
-            if left:
-                self._failures[whose] = left
-            else:
-                del self._failures[whose]
+        for whose in list(self._failures):
+            for node_name, failure in list(self._failures.at(whose).items()):
+                if now_s > failure.until_s + FORGOTTEN_AFTER_S:
+                    self._failures.take(whose, node_name)
 
     def __len__(self) -> int:
-        return sum(map(len, self._failures.values()))
+        return sum(len(self._failures.at(whose)) for whose in self._failures)
 
 
 def refused_attachment(pod: Pod, storage: Storage) -> str:
