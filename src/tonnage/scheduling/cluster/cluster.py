@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tonnage.clock import Clock, VirtualClock
+from tonnage.keyed import Shelf
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.requirements import (
     NODE_NAME_FIELD,
@@ -96,7 +97,7 @@ class Cluster:
         self.row_of: dict[str, int] = {}
         self.residents: list[dict[str, PodInfo]] = []
         """By row: the pods there, by uid."""
-        self.orphans: dict[str, dict[str, PodInfo]] = {}
+        self.orphans: Shelf[str, str, PodInfo] = Shelf()
         self._home: dict[str, str] = {}  # uid -> node name, of every pod we hold
         self._free: list[int] = []
         self._observers: list[Observer] = []
@@ -185,7 +186,7 @@ class Cluster:
             return
         for info in list(self.residents[row].values()):
             self._leave(info, row)
-            self.orphans.setdefault(name, {})[info.uid] = info
+            self.orphans.put(name, info.uid, info)
         before = self.nodes[row]
         self._write_node(row, before, Node())
         self.nodes[row] = None
@@ -203,7 +204,8 @@ class Cluster:
         self.count += 1
         self._write_node(row, None, node)
         self._note_node(row)
-        for info in self.orphans.pop(name, {}).values():
+        for info in self.orphans[name]:
+            self.orphans.take(name, info.uid)
             self._enter(info, row)
 
     def _new_row(self) -> int:
@@ -263,7 +265,7 @@ class Cluster:
             self.remove_pod(info.uid)
         self._home[info.uid] = node_name
         if row is None:
-            self.orphans.setdefault(node_name, {})[info.uid] = info
+            self.orphans.put(node_name, info.uid, info)
         else:
             self._enter(info, row)
 
@@ -277,10 +279,8 @@ class Cluster:
             info = self.residents[row][uid]
             self._leave(info, row)
             return info
-        waiting = self.orphans[name]
-        info = waiting.pop(uid)
-        if not waiting:
-            del self.orphans[name]
+        info = self.orphans.at(name)[uid]
+        self.orphans.take(name, uid)
         return info
 
     def _enter(self, info: PodInfo, row: int) -> None:

@@ -166,7 +166,7 @@ class Workloads:
     """Services, and the ReplicationControllers, ReplicaSets and StatefulSets that own pods. Mirrors DefaultSelector."""
 
     def __init__(self) -> None:
-        self._selectors: dict[tuple[str, str], dict[str, LabelSelector]] = {}
+        self._selectors: Shelf[tuple[str, str], str, LabelSelector] = Shelf()
         """By kind and namespace, and by name. Workloads without a selector are left out."""
         self.tick = 0
         """Increases when an answer of `selector_for` may change."""
@@ -174,30 +174,30 @@ class Workloads:
     @property
     def is_empty(self) -> bool:
         """True if no Service or controller selects pods."""
-        return not any(self._selectors.values())
+        return not len(self._selectors)
 
     def put(self, kind: str, key: Key, selector: LabelSelector | Labels | None) -> None:
         """A Service or controller has this selector; None: none, or it is gone. The selector of a Service or
         ReplicationController is a plain map."""
         namespace, name = split_key(key)
-        known = self._selectors.setdefault((kind, namespace), {})
         if selector is None:
-            known.pop(name, None)
+            self._selectors.take((kind, namespace), name)
         else:
-            known[name] = selector if isinstance(selector, LabelSelector) else LabelSelector(match_labels=selector)
+            read = selector if isinstance(selector, LabelSelector) else LabelSelector(match_labels=selector)
+            self._selectors.put((kind, namespace), name, read)
         self.tick += 1
 
     def selector_for(self, pod: Pod) -> LabelSelector | None:
         """The selector of the pods to spread this pod among; None if there is none. It combines the selectors of its
         Services and its owner; if they contradict each other, it selects no pod."""
         labels: dict[str, str] = {}
-        for selector in self._selectors.get((_SERVICE, pod.metadata.namespace), {}).values():
+        for selector in self._selectors[_SERVICE, pod.metadata.namespace]:
             if selector.match_labels and selector.match_labels.items() <= pod.metadata.labels.items():
                 labels |= selector.match_labels
         expressions: tuple[Requirement, ...] = ()
         owner = pod.metadata.controller
         if owner is not None and (owner.api_version, owner.kind) in _OWNERS:
-            found = self._selectors.get((owner.kind, pod.metadata.namespace), {}).get(owner.name)
+            found = self._selectors.at((owner.kind, pod.metadata.namespace)).get(owner.name)
             if found is not None and owner.kind == "ReplicationController":
                 labels |= found.match_labels
             elif found is not None:

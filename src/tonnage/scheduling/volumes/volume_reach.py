@@ -392,7 +392,7 @@ def is_held_on_a_gone_node(
     return any(
         pod.uid != without and not pod.is_terminating and claim.key in pod.claim_keys
         for node in cluster.index(AttachedVolumes).gone_nodes_with(volume.name)
-        for pod in cluster.orphans.get(node, {}).values()
+        for pod in cluster.orphans.at(node).values()
     )
 
 

@@ -125,7 +125,7 @@ def test_nodes_may_come_and_go_for_years():
         cluster.remove_node(f"n{number}")
     assert cluster.size == 1 and cluster.count == 0
     assert len(cluster.taints) <= 3 and len(cluster.labels._columns) == 0
-    assert not cluster.ports._taken and not cluster.orphans and not cluster._home
+    assert not cluster.ports._taken and not len(cluster.orphans) and not cluster._home
 
 
 def test_a_row_is_used_again_by_the_next_node():
