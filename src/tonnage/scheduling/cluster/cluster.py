@@ -293,7 +293,7 @@ class Cluster:
     def _leave(self, info: PodInfo, row: int) -> None:
         del self.residents[row][info.uid]
         self._account(info, row, -1)
-        self.ports.remove(info.host_ports, row)
+        self.ports.add(info.host_ports, row, -1)
         for observer in self._observers:
             observer.resident_removed(info, row)
 

@@ -310,24 +310,19 @@ class HostPorts:
     """(protocol, port) -> address -> row -> number of pods."""
 
     def __init__(self) -> None:
-        self._taken: dict[tuple[str, int], dict[str, dict[int, int]]] = {}
+        self._taken: dict[tuple[str, int], Shelf[str, int, int]] = {}
 
-    def add(self, ports: Iterable[HostPort], row: int) -> None:
+    def add(self, ports: Iterable[HostPort], row: int, pods: int = 1) -> None:
+        """Count pods with these ports; `pods` is negative for pods that go."""
         for protocol, address, port in ports:
-            rows = self._taken.setdefault((protocol, port), {}).setdefault(address, {})
-            rows[row] = rows.get(row, 0) + 1
-
-    def remove(self, ports: Iterable[HostPort], row: int) -> None:
-        for protocol, address, port in ports:
-            by_address = self._taken[protocol, port]
-            rows = by_address[address]
-            rows[row] -= 1
-            if not rows[row]:
-                del rows[row]
-                if not rows:
-                    del by_address[address]
-                    if not by_address:
-                        del self._taken[protocol, port]
+            by_address = self._taken.setdefault((protocol, port), Shelf())
+            left = by_address.at(address).get(row, 0) + pods
+            if left:
+                by_address.put(address, row, left)
+                continue
+            by_address.take(address, row)
+            if not len(by_address):
+                del self._taken[protocol, port]
 
     def is_in_conflict(self, ports: Iterable[HostPort], row: int) -> bool:
         """True if any of these ports is taken on the row."""
@@ -341,16 +336,12 @@ class HostPorts:
                 found.update(rows)
         return found
 
-    def _rows_with(self, wanted: HostPort) -> Iterator[dict[int, int]]:
+    def _rows_with(self, wanted: HostPort) -> Iterator[Mapping[int, int]]:
         """The rows of each conflicting address; looked up, because a pod may name thousands of addresses."""
         protocol, address, port = wanted
-        by_address = self._taken.get((protocol, port), {})
-        if address == ANY_ADDRESS:
-            yield from by_address.values()
-            return
-        for taken in (address, ANY_ADDRESS):
-            if taken in by_address:
-                yield by_address[taken]
+        by_address = self._taken.get((protocol, port))
+        if by_address is not None:
+            yield from map(by_address.at, by_address if address == ANY_ADDRESS else (address, ANY_ADDRESS))
 
 
 Bits = npt.NDArray[np.int64]

@@ -40,9 +40,9 @@ def test_a_port_is_free_when_the_last_pod_that_has_it_is_gone():
     ports = HostPorts()
     ports.add([WEB], 0)
     ports.add([WEB], 0)  # two pods put there by hand
-    ports.remove([WEB], 0)
+    ports.add([WEB], 0, -1)
     assert ports.rows_in_conflict([WEB]) == {0}
-    ports.remove([WEB], 0)
+    ports.add([WEB], 0, -1)
     assert ports.rows_in_conflict([WEB]) == set() and not ports._taken
 
 
