@@ -50,6 +50,10 @@ FREE_VOLUMES = "tonnage.dev/free-volumes"
 POOL_IDS = "tonnage.dev/pool-ids"
 """Annotation of a capacity object, "vg1,vg2": an id for each of its pools, in their order. Pools of one id, driver and
 topology are one pool."""
+KEPT_POOLS = (POOL_IDS, FREE_VOLUMES, POOLS_SOURCE, POOLS_OBSERVED_AT, POOLS_CHECKED_AT, POOLS_STALE_SINCE)
+"""Annotations of `tonnage pools` beside `AVAILABLE_CAPACITIES`, on an object whose pools it keeps."""
+CAPACITY_DRIVER, CAPACITY_MANAGER = "csi.storage.k8s.io/drivername", "csi.storage.k8s.io/managed-by"
+"""Labels of a capacity object: its driver, and the program that keeps it."""
 
 
 class StorageClass(Object):

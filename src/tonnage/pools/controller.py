@@ -26,10 +26,10 @@ from tonnage.errors import Conflict, Forbidden, NotFound, TonnageError
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Document, Key
 from tonnage.objects.selectors import LabelSelector
-from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
+from tonnage.objects.storage_v1 import CAPACITY_DRIVER, CSINode, CSIStorageCapacity, StorageClass
 from tonnage.pools import reading, writing
 from tonnage.pools.class_pools import ClassPools, NodePools, PoolSource, Published
-from tonnage.pools.created_objects import DRIVER_LABEL, ObjectKeeper, Watched, is_created
+from tonnage.pools.created_objects import ObjectKeeper, Watched, is_created
 from tonnage.pools.settings import PoolsSettings
 from tonnage.pools.wanted import OF_CLASSES, groups_of, is_kept_by_provisioner, ours_of, wanted_of, wanted_of_class
 
@@ -168,7 +168,7 @@ class PoolsController:
         if storage_class is None or not self._is_kept(storage_class):
             self._node_of.pop(key, None)
             # Another copy of this program, for another driver, keeps objects of its own classes.
-            is_ours = capacity.metadata.labels.get(DRIVER_LABEL, "") in self._settings.drivers
+            is_ours = capacity.metadata.labels.get(CAPACITY_DRIVER, "") in self._settings.drivers
             if storage_class is None and is_ours and not is_created(capacity):
                 await self._apply(capacity, {})
             return None

@@ -22,7 +22,7 @@ from typing import Final
 
 from tonnage.behaviour.workloads.templates import owner_ref
 from tonnage.client.cache import Cache, Indexer
-from tonnage.objects import codec, requirements
+from tonnage.objects import codec, requirements, storage_v1
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Document, Key, OwnerReference
 from tonnage.objects.selectors import LabelSelector
@@ -32,15 +32,13 @@ from tonnage.pools.settings import PROGRAM, PoolsSettings, manager_of
 from tonnage.pools.writing import AnnotationWriter, ToldOnce
 from tonnage.quantity import Quantity
 
-DRIVER_LABEL: Final = "csi.storage.k8s.io/drivername"
-MANAGED_BY: Final = "csi.storage.k8s.io/managed-by"
 _HOSTNAME: Final = "kubernetes.io/hostname"
 _MOST_BYTES: Final = (1 << 63) - 1
 
 
 def is_created(capacity: CSIStorageCapacity) -> bool:
     """True if a copy of this program created the object."""
-    manager = capacity.metadata.labels.get(MANAGED_BY, "")
+    manager = capacity.metadata.labels.get(storage_v1.CAPACITY_MANAGER, "")
     return manager == PROGRAM or manager.startswith(f"{PROGRAM}-")
 
 
@@ -88,7 +86,8 @@ class ObjectKeeper:
 
     def is_mine(self, capacity: CSIStorageCapacity) -> bool:
         """True if this copy of the program keeps the object, which it created."""
-        return capacity.metadata.labels.get(MANAGED_BY) == manager_of(self.only_node) and self._is_of_drivers(capacity)
+        manager = capacity.metadata.labels.get(storage_v1.CAPACITY_MANAGER)
+        return manager == manager_of(self.only_node) and self._is_of_drivers(capacity)
 
     def document(self, storage_class: StorageClass, node: str, topology: Mapping[str, str], pools: NodePools) -> Doc:
         """The whole object, without its annotations. `node` is empty if it reaches all nodes.
@@ -106,7 +105,10 @@ class ObjectKeeper:
             "metadata": {
                 "name": _name(storage_class.name, node),
                 "namespace": self.settings.namespace,
-                "labels": {DRIVER_LABEL: storage_class.provisioner, MANAGED_BY: manager_of(self.only_node)},
+                "labels": {
+                    storage_v1.CAPACITY_DRIVER: storage_class.provisioner,
+                    storage_v1.CAPACITY_MANAGER: manager_of(self.only_node),
+                },
                 "ownerReferences": [codec.to_doc(self.owner or owner_ref(storage_class if owner is None else owner))],
             },
             "storageClassName": storage_class.name,
@@ -216,7 +218,7 @@ class ObjectKeeper:
         return {node for capacity in others for node in self.watched.reached(capacity.node_topology)}
 
     def _is_of_drivers(self, capacity: CSIStorageCapacity) -> bool:
-        return capacity.metadata.labels.get(DRIVER_LABEL, "") in self.settings.drivers
+        return capacity.metadata.labels.get(storage_v1.CAPACITY_DRIVER, "") in self.settings.drivers
 
     def _key(self, class_name: str, node: str) -> Key:
         return f"{self.settings.namespace}/{_name(class_name, node)}"

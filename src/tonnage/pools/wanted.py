@@ -25,15 +25,7 @@ from tonnage.pools.class_pools import ClassPools, NodePools, PoolSource
 from tonnage.pools.settings import KeepFree, PoolsSettings
 from tonnage.quantity import Quantity
 
-OURS: Final = (
-    AVAILABLE_CAPACITIES,
-    storage_v1.FREE_VOLUMES,
-    storage_v1.POOL_IDS,
-    POOLS_SOURCE,
-    storage_v1.POOLS_OBSERVED_AT,
-    POOLS_CHECKED_AT,
-    storage_v1.POOLS_STALE_SINCE,
-)
+OURS: Final = (AVAILABLE_CAPACITIES, *storage_v1.KEPT_POOLS)
 """The annotations of a capacity object that this program keeps, all of them or none."""
 OF_CLASSES: Final = (
     storage_v1.POOL_POLICY,

@@ -154,21 +154,9 @@ class IncludedClaims:
         return Included(tuple(made), self.newest_at if len(made) >= MOST else None)
 
 
-DRIVER_NAME: Final = "csi.storage.k8s.io/drivername"
-MANAGED_BY: Final = "csi.storage.k8s.io/managed-by"
-"""Labels for the driver and for the provisioner that keeps the object. With both, an object is ours."""
 MANAGER: Final = "external-provisioner"
 NAME_PREFIX: Final = "csisc-"
 
-_KEPT: Final = (
-    storage_v1.POOL_IDS,
-    storage_v1.FREE_VOLUMES,
-    storage_v1.POOLS_SOURCE,
-    storage_v1.POOLS_OBSERVED_AT,
-    storage_v1.POOLS_CHECKED_AT,
-    storage_v1.POOLS_STALE_SINCE,
-)
-"""Annotations of `tonnage pools` on an object whose pools it keeps."""
 _MAX_LABEL: Final = 63
 _MOST_BYTES: Final = (1 << 63) - 1
 """The largest number of CSI, and so the largest sum."""
@@ -277,7 +265,8 @@ def read_response(
 
 
 def labels_of(driver_name: str, managed_by: str) -> dict[str, str]:
-    return {DRIVER_NAME: driver_name, MANAGED_BY: managed_by}
+    """With both, an object is ours."""
+    return {storage_v1.CAPACITY_DRIVER: driver_name, storage_v1.CAPACITY_MANAGER: managed_by}
 
 
 def manager_on(node: str) -> str:
@@ -343,7 +332,7 @@ def patch_for(
     elif annotated is None or in_order(annotated.split(",")) != in_order(map(_text, reported.pools)):
         annotations[storage_v1.AVAILABLE_CAPACITIES] = ",".join(map(_text, reported.pools))
     if wants_annotation and is_kept:
-        annotations |= {key: None for key in _KEPT if key in found.metadata.annotations}
+        annotations |= {key: None for key in storage_v1.KEPT_POOLS if key in found.metadata.annotations}
     if reported.ids and found.metadata.annotations.get(storage_v1.POOL_IDS) != ",".join(reported.ids):
         annotations[storage_v1.POOL_IDS] = ",".join(reported.ids)
     # A new claim is a reason to write; a claim that need not be named any more goes with the next write.
