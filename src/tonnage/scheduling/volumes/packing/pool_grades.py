@@ -155,17 +155,13 @@ def is_guaranteed(
         return True
     if not pools or pools[0] < sizes[0]:
         return bool(pools) and pools[0] >= UNBOUNDED
-    total = sum(sizes)
-    if len(sizes) == 1 or pools[0] >= UNBOUNDED or pools[0] >= total:
+    if len(sizes) == 1 or pools[0] >= UNBOUNDED or pools[0] >= sum(sizes):
         return True
     if len(pools) == 1:
         return False
-    is_sure = not any(
-        total - claim >= _bytes_to_shut_out(claim, pools)
-        and _can_be_shut_out(claim, pools, without(sizes, claim), search)
-        for claim in dict.fromkeys(sizes)
+    return is_never_shut_out(sizes, pools, (), search) or (
+        policy.is_better_in_every_order and claim_orders.is_always_placed(pools, sizes, policy, search)
     )
-    return is_sure or (policy.is_better_in_every_order and claim_orders.is_always_placed(pools, sizes, policy, search))
 
 
 def has_room_to_spare(pools: Sequence[int], sizes: Sizes) -> bool:
@@ -176,7 +172,7 @@ def has_room_to_spare(pools: Sequence[int], sizes: Sizes) -> bool:
 
 def is_never_shut_out(sizes: Sizes, pools: Sequence[int], others: Sizes, search: SearchBudget) -> bool:
     """True if none of these claims can be shut out by `others` and each other. False if a search gives up."""
-    together = descending(sizes + others)
+    together = descending(sizes + others) if others else sizes
     return not any(_can_be_shut_out(claim, pools, without(together, claim), search) for claim in dict.fromkeys(sizes))
 
 

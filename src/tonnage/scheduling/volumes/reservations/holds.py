@@ -349,7 +349,10 @@ class CapacityHolds(ABC):
 
     def _look_at(self, kind: type[Object], name: str) -> None:
         """Compute all records anew that depend on an object."""
-        for record in self._records.of(kind, name):
+        self._look_at_all(self._records.of(kind, name))
+
+    def _look_at_all(self, records: Iterable[Any]) -> None:
+        for record in records:
             if record in self._records:  # not ended by the one before
                 self._look(record)
 

@@ -167,9 +167,7 @@ class Ledger(PromiseBook):
         tick = self._cluster.node_changes.tick
         if self._is_stale or self._node_tick != tick:
             self._is_stale, self._node_tick = False, tick
-            for promise in self._records:
-                if promise in self._records:  # not ended by the one before
-                    self._look(promise)
+            self._look_at_all(self._records)
 
     # -- storage events -----------------------------------------------------------------------------------------------
 
