@@ -141,7 +141,7 @@ READ_BY_CREATION: tuple[Resource, ...] = (
 RULES = _by_kind(resource for resource in READ_BY_CREATION if resource not in READ.values())
 """Kinds of `READ_BY_CREATION` that decisions do not read: they are kept as documents."""
 
-WORKLOADS = _by_kind(map(resource_of, NOT_READ_BY_DECISIONS))
+WORKLOADS = _by_kind(resource_of(cls) for cls in NOT_READ_BY_DECISIONS)
 """Workloads that decisions do not read; workloads that they do read are in `READ`."""
 
 _OTHERS = frozenset(kind for _, kind in BY_KIND) | {"PodTemplate", "PodGroup", "VolumeAttributesClass"}
