@@ -24,7 +24,7 @@ from tonnage.whatif import recording
 from tonnage.whatif.doctor import examination
 from tonnage.whatif.doctor.capacity_checks import DriverFigures
 from tonnage.whatif.doctor.examination import Examination
-from tonnage.whatif.doctor.facts import FactAnswer, Facts, Finding, GateSign, ServerFacts, Severity
+from tonnage.whatif.doctor.facts import Facts, Finding, GateSign, ServerFacts, Severity
 from tonnage.whatif.doctor.switch import recommendation_of
 from tonnage.whatif.drain import preview as drain
 from tonnage.whatif.drain.outcome import (
@@ -174,7 +174,7 @@ def _hostile_drain(page: Page) -> None:
 
 
 def _hostile_doctor(page: Page) -> None:
-    sign = GateSign(FactAnswer.YES, BAD)
+    sign = GateSign(True, BAD)
     facts = Facts([], VirtualClock().now(), source=BAD, server=ServerFacts(BAD, gates={BAD: sign}))
     figures = DriverFigures(BAD, facts, (), {})
     finding = Finding(BAD, Severity.ERROR, BAD, BAD, BAD, BAD)

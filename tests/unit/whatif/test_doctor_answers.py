@@ -24,7 +24,6 @@ from tonnage.whatif.doctor.capacity_checks import figures_of
 from tonnage.whatif.doctor.facts import (
     CATALOGUE,
     WEAKER,
-    FactAnswer,
     Facts,
     GateSign,
     GrantedAccess,
@@ -233,11 +232,11 @@ def test_an_account_that_lacks_some_rights_is_named_and_a_role_that_was_left_out
 
 def test_permissions_that_are_missing_are_told_by_resource_with_the_rule_that_gives_them():
     asked = [
-        GrantedAccess(Permission("list", "storage.k8s.io", "csinodes", purpose="it is read"), FactAnswer.NO),
-        GrantedAccess(Permission("watch", "storage.k8s.io", "csinodes", purpose="it is read"), FactAnswer.NO),
-        GrantedAccess(Permission("create", "", "pods", "binding", purpose="pods are bound"), FactAnswer.NO),
-        GrantedAccess(Permission("create", "events.k8s.io", "events", purpose="told", is_needed=False), FactAnswer.NO),
-        GrantedAccess(Permission("get", "", "pods"), FactAnswer.YES),
+        GrantedAccess(Permission("list", "storage.k8s.io", "csinodes", purpose="it is read"), False),
+        GrantedAccess(Permission("watch", "storage.k8s.io", "csinodes", purpose="it is read"), False),
+        GrantedAccess(Permission("create", "", "pods", "binding", purpose="pods are bound"), False),
+        GrantedAccess(Permission("create", "events.k8s.io", "events", purpose="told", is_needed=False), False),
+        GrantedAccess(Permission("get", "", "pods"), True),
     ]
     found = list(access_findings(Facts((), NOW, access=asked)))
     assert [(each.name, each.object) for each in found] == [
@@ -251,7 +250,7 @@ def test_permissions_that_are_missing_are_told_by_resource_with_the_rule_that_gi
 
 
 def test_permissions_that_could_not_be_asked_for_are_one_finding():
-    asked = [GrantedAccess(each, FactAnswer.UNKNOWN, "it is forbidden") for each in PERMISSIONS]
+    asked = [GrantedAccess(each, None, "it is forbidden") for each in PERMISSIONS]
     (only,) = access_findings(Facts((), NOW, access=asked))
     assert only.name == "permission-unknown" and "it is forbidden" in only.message
 
@@ -271,24 +270,24 @@ SCHEMAS: dict[str, Any] = {
 
 def test_gates_are_read_off_metrics_then_objects_then_schemas():
     by_metrics = gate_signs(METRICS, {}, ())
-    assert by_metrics["MutablePVNodeAffinity"].is_on is FactAnswer.NO
-    assert by_metrics["MutableCSINodeAllocatableCount"].is_on is FactAnswer.YES
+    assert by_metrics["MutablePVNodeAffinity"].is_on is False
+    assert by_metrics["MutableCSINodeAllocatableCount"].is_on is True
     by_schema = gate_signs("", SCHEMAS, ())
-    assert by_schema["CSIStorageCapacityV2"].is_on is FactAnswer.NO
-    assert by_schema["MutableCSINodeAllocatableCount"].is_on is FactAnswer.UNKNOWN
+    assert by_schema["CSIStorageCapacityV2"].is_on is False
+    assert by_schema["MutableCSINodeAllocatableCount"].is_on is None
     by_objects = gate_signs("", SCHEMAS, [driver(nodeAllocatableUpdatePeriodSeconds=60)])
-    assert by_objects["MutableCSINodeAllocatableCount"].is_on is FactAnswer.YES
-    assert {each.is_on for each in gate_signs("", {}, ()).values()} == {FactAnswer.UNKNOWN}
+    assert by_objects["MutableCSINodeAllocatableCount"].is_on is True
+    assert {each.is_on for each in gate_signs("", {}, ()).values()} == {None}
     bound = pod("p", on="n1", status={"nominatedNodeName": "n1"})
-    assert gate_signs("", {}, [bound])["ClearingNominatedNodeNameAfterBinding"].is_on is FactAnswer.NO
+    assert gate_signs("", {}, [bound])["ClearingNominatedNodeNameAfterBinding"].is_on is False
 
 
 def test_a_server_from_before_a_gate_does_not_have_it():
     old = gate_signs("", {}, (), release=(1, 34))
-    assert old["MutablePVNodeAffinity"] == GateSign(FactAnswer.NO, "Kubernetes 1.34 does not have it")
-    assert old["MutableCSINodeAllocatableCount"].is_on is FactAnswer.UNKNOWN  # it may be on or off there
-    assert old["CSIStorageCapacityV2"].is_on is FactAnswer.UNKNOWN  # no release has it; a server of others may
-    assert gate_signs("", {}, (), release=(1, 35))["MutablePVNodeAffinity"].is_on is FactAnswer.UNKNOWN
+    assert old["MutablePVNodeAffinity"] == GateSign(False, "Kubernetes 1.34 does not have it")
+    assert old["MutableCSINodeAllocatableCount"].is_on is None  # it may be on or off there
+    assert old["CSIStorageCapacityV2"].is_on is None  # no release has it; a server of others may
+    assert gate_signs("", {}, (), release=(1, 35))["MutablePVNodeAffinity"].is_on is None
 
 
 def test_an_old_server_and_kinds_that_cannot_be_listed_are_told():

@@ -24,7 +24,7 @@ from tonnage.testing.storage_builders import (
     volume,
 )
 from tonnage.whatif.doctor.examination import Examination, examine
-from tonnage.whatif.doctor.facts import FactAnswer, Facts, Finding, GateSign, ServerFacts
+from tonnage.whatif.doctor.facts import Facts, Finding, GateSign, ServerFacts
 from tonnage.whatif.doctor.server import server_findings
 from tonnage.whatif.sources import ClusterState
 
@@ -126,7 +126,7 @@ def test_a_class_without_capacity_is_an_error():
 
 def test_a_driver_that_rebuilds_needs_volumes_that_may_leave():
     objects = [*without(healthy(), "CSIDriver"), driver(rebuilding=True)]
-    off = ServerFacts("v1.36.0", 1, 36, {"MutablePVNodeAffinity": GateSign(FactAnswer.NO, "metrics")})
+    off = ServerFacts("v1.36.0", 1, 36, {"MutablePVNodeAffinity": GateSign(False, "metrics")})
     assert one("rebuilding-needs-gate", *objects, server=off)
     assert not found("rebuilding-needs-gate", *objects)
 

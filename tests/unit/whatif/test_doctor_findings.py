@@ -35,7 +35,6 @@ from tonnage.whatif.doctor.examination import examine
 from tonnage.whatif.doctor.facts import (
     CATALOGUE,
     WEAKER,
-    FactAnswer,
     Facts,
     Finding,
     GateSign,
@@ -111,12 +110,12 @@ def kept(**annotations: str) -> Object:
     return capacity(node="n1", free="100Gi", name="kept", metadata={"annotations": about})
 
 
-def server(minor: int = 36, **gates: FactAnswer) -> ServerFacts:
+def server(minor: int = 36, **gates: bool | None) -> ServerFacts:
     signs = {name: GateSign(is_on, "metrics") for name, is_on in gates.items()}
     return ServerFacts(f"v1.{minor}.0", 1, minor, signs)
 
 
-def access(answer: FactAnswer, *, is_needed: bool = True) -> list[GrantedAccess]:
+def access(answer: bool | None, *, is_needed: bool = True) -> list[GrantedAccess]:
     return [GrantedAccess(Permission("create", "", "pods", "binding", is_needed=is_needed), answer, "forbidden")]
 
 
@@ -153,8 +152,8 @@ def pods(**sizes: str) -> list[Object]:
 TRUE_AND_NOT: Final[dict[str, tuple[Cluster, Cluster]]] = {
     "capacity-missing": (cluster(*SUMS), cluster(*base())),
     "permission-missing": (
-        cluster(*base(), access=access(FactAnswer.NO)),
-        cluster(*base(), access=access(FactAnswer.YES)),
+        cluster(*base(), access=access(False)),
+        cluster(*base(), access=access(True)),
     ),
     "pools-unreadable": (
         cluster(*odd(node="n1", free="9Gi", metadata={"annotations": {AVAILABLE_CAPACITIES: "1Gi,lots"}})),
@@ -215,8 +214,8 @@ TRUE_AND_NOT: Final[dict[str, tuple[Cluster, Cluster]]] = {
     ),
     "kind-not-listed": (cluster(*base(), unlisted={"CSINode": "forbidden"}), cluster(*base())),
     "permission-advised": (
-        cluster(*base(), access=access(FactAnswer.NO, is_needed=False)),
-        cluster(*base(), access=access(FactAnswer.YES, is_needed=False)),
+        cluster(*base(), access=access(False, is_needed=False)),
+        cluster(*base(), access=access(True, is_needed=False)),
     ),
     "pods-pending": (cluster(*base(), *pods(big="400Gi")), cluster(*base(), *pods(small="40Gi"))),
     "pods-would-become-pending": (
@@ -241,8 +240,8 @@ TRUE_AND_NOT: Final[dict[str, tuple[Cluster, Cluster]]] = {
     ),
     "rebuild-stuck": (cluster(*rebuild_to("gone")), cluster(*rebuild_to("n2"))),
     "rebuilding-needs-gate": (
-        cluster(*REBUILDING, server=server(MutablePVNodeAffinity=FactAnswer.NO)),
-        cluster(*REBUILDING, server=server(MutablePVNodeAffinity=FactAnswer.YES)),
+        cluster(*REBUILDING, server=server(MutablePVNodeAffinity=False)),
+        cluster(*REBUILDING, server=server(MutablePVNodeAffinity=True)),
     ),
     "selected-node-gone": (
         cluster(*base(), claim("c", selected_node="gone")),
@@ -276,7 +275,7 @@ TRUE_AND_NOT: Final[dict[str, tuple[Cluster, Cluster]]] = {
     "driver-on-some-nodes": (cluster(*base(without="CSINode n3")), cluster(*base())),
     "driver-summary": (cluster(*base()), cluster(*base(without="CSIDriver"))),
     "feature-gates": (
-        cluster(*base(), server=server(CSIStorageCapacityV2=FactAnswer.YES)),
+        cluster(*base(), server=server(CSIStorageCapacityV2=True)),
         cluster(*base(), server=server()),
     ),
     "gates-beyond-kube-scheduler": (cluster(*base(), server=server()), cluster(*base())),
@@ -285,8 +284,8 @@ TRUE_AND_NOT: Final[dict[str, tuple[Cluster, Cluster]]] = {
         cluster(*base(), pod("p", status={"nominatedNodeName": "n1"})),
     ),
     "permission-unknown": (
-        cluster(*base(), access=access(FactAnswer.UNKNOWN)),
-        cluster(*base(), access=access(FactAnswer.NO)),
+        cluster(*base(), access=access(None)),
+        cluster(*base(), access=access(False)),
     ),
     "pods-would-move": (
         cluster(*MISSING_DRIVER, volume("pv", "1Gi", claim="default/data")),

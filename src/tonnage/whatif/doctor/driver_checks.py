@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from tonnage.objects.storage_v1 import CHECK_CAPACITY, CSIDriver, CSINode, StorageClass
 from tonnage.scheduling.volumes.capacity.pools import rebuilds_volumes
 from tonnage.whatif.doctor.capacity_checks import SOURCES_OF_POOLS, CapacityLayout, DriverFigures
-from tonnage.whatif.doctor.facts import CATALOGUE, NOTHING, WEAKER, FactAnswer, Facts, Finding
+from tonnage.whatif.doctor.facts import CATALOGUE, NOTHING, WEAKER, Facts, Finding
 from tonnage.whatif.page import named
 
 _NO_PROVISIONER = "kubernetes.io/no-provisioner"
@@ -38,7 +38,7 @@ _LAYOUTS = {
 
 
 def driver_findings(facts: Facts, figures: Mapping[str, DriverFigures]) -> Iterator[Finding]:
-    is_off = facts.server is not None and facts.server.is_on("MutablePVNodeAffinity") is FactAnswer.NO
+    is_off = facts.server is not None and facts.server.is_on("MutablePVNodeAffinity") is False
     for name, driver in facts.drivers.items():
         yield CATALOGUE["driver-summary"].about(driver, _summary(facts, driver, figures[name]), NOTHING)
         yield from registration_findings(facts, driver)

@@ -127,24 +127,19 @@ def _subject(token: str) -> str:
 T = TypeVar("T", bound=Object)
 
 
-class FactAnswer(StrEnum):
-    """Yes, no, or no answer."""
-
-    YES = "yes"
-    NO = "no"
-    UNKNOWN = "unknown"
-
-
 @dataclass(frozen=True, slots=True)
 class GateSign:
-    """The state of a feature gate of the server, and the sign for it."""
+    """The state of a feature gate of the server, and the sign for it; None if it is not known."""
 
-    is_on: FactAnswer
+    is_on: bool | None
     by: str
 
+    @property
+    def state(self) -> str:
+        return "unknown" if self.is_on is None else "on" if self.is_on else "off"
+
     def document(self) -> dict[str, Any]:
-        state = {FactAnswer.YES: "on", FactAnswer.NO: "off"}.get(self.is_on, "unknown")
-        return {"state": state, "by": self.by}
+        return {"state": self.state, "by": self.by}
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,14 +150,15 @@ class ServerFacts:
     minor: int = 0
     gates: Mapping[str, GateSign] = field(default_factory=dict)
 
-    def is_on(self, gate: str) -> FactAnswer:
-        return self.gates[gate].is_on if gate in self.gates else FactAnswer.UNKNOWN
+    def is_on(self, gate: str) -> bool | None:
+        return self.gates[gate].is_on if gate in self.gates else None
 
 
 @dataclass(frozen=True, slots=True)
 class GrantedAccess:
     permission: Permission
-    is_allowed: FactAnswer
+    is_allowed: bool | None
+    """None if it is not known."""
     why: str = ""
 
 

@@ -27,7 +27,7 @@ from tonnage.keyed import grouped
 from tonnage.objects import core_v1, meta, resources, storage_v1
 from tonnage.objects.users import User, service_account_user
 from tonnage.whatif.doctor import facts as doctor_facts
-from tonnage.whatif.doctor.facts import CATALOGUE, FactAnswer, Facts, Finding, GateSign, GrantedAccess, Permission
+from tonnage.whatif.doctor.facts import CATALOGUE, Facts, Finding, GateSign, GrantedAccess, Permission
 from tonnage.whatif.page import named
 
 _STORAGE_SCHEMA: Final = "/openapi/v3/apis/storage.k8s.io/v1"
@@ -97,19 +97,19 @@ def gate_signs(
             continue
         fields = _FIELDS.get(name, ())
         if name in told:
-            sign = GateSign(FactAnswer.YES if told[name] else FactAnswer.NO, "the server's metrics")
+            sign = GateSign(told[name], "the server's metrics")
         elif name == "ClearingNominatedNodeNameAfterBinding" and "nominatedNodeName" in kept:
-            sign = GateSign(FactAnswer.NO, "pods that are bound keep status.nominatedNodeName")
+            sign = GateSign(False, "pods that are bound keep status.nominatedNodeName")
         elif any(field in kept for _, field in fields):
-            sign = GateSign(FactAnswer.YES, f"it keeps {next(field for _, field in fields if field in kept)}")
+            sign = GateSign(True, f"it keeps {next(field for _, field in fields if field in kept)}")
         elif schemas and fields and not all(_has_field(schemas, kind, field) for kind, field in fields):
-            sign = GateSign(FactAnswer.NO, f"it does not know {', '.join(field for _, field in fields)}")
+            sign = GateSign(False, f"it does not know {', '.join(field for _, field in fields)}")
         elif told:
-            sign = GateSign(FactAnswer.NO, "the server's metrics do not name it")
+            sign = GateSign(False, "the server's metrics do not name it")
         elif (0, 0) < release < _since(gate):
-            sign = GateSign(FactAnswer.NO, f"Kubernetes {release[0]}.{release[1]} does not have it")
+            sign = GateSign(False, f"Kubernetes {release[0]}.{release[1]} does not have it")
         else:
-            sign = GateSign(FactAnswer.UNKNOWN, "neither its metrics nor its objects show it")
+            sign = GateSign(None, "neither its metrics nor its objects show it")
         found[name] = sign
     return found
 
@@ -159,20 +159,17 @@ async def _scheduler_access(
     for namespace, name in doctor_facts.scheduler_accounts(own, pods):
         account = service_account_user(namespace, name)
         found = await _access(client, doctor_facts.scheduler_permissions(namespace), account)
-        granted = {each.permission.right for each in found if each.is_allowed is FactAnswer.YES}
+        granted = {each.permission.right for each in found if each.is_allowed is True}
         if granted:
             left_out = _LEFT_OUT - granted
             return account.name, [each for each in found if each.permission.right not in left_out]
-        if found[0].is_allowed is FactAnswer.UNKNOWN:
+        if found[0].is_allowed is None:
             why = f"could not ask what the scheduler's account may do: {found[0].why}"
             break
     ours = await _access(
         client, doctor_facts.scheduler_permissions(own[0] if own is not None else doctor_facts.LEASE_NAMESPACE)
     )
-    return us, [
-        GrantedAccess(each.permission, FactAnswer.UNKNOWN, why) if each.is_allowed is FactAnswer.NO else each
-        for each in ours
-    ]
+    return us, [GrantedAccess(each.permission, None, why) if each.is_allowed is False else each for each in ours]
 
 
 async def _access(
@@ -200,18 +197,16 @@ async def _may(client: Client, permission: Permission, account: User | None, slo
             body = await client.raw("POST", reviews.path(), msgspec.json.encode(review))
         answer = msgspec.json.decode(body)
         status = answer["status"]
-        is_allowed = FactAnswer.YES if status["allowed"] else FactAnswer.NO
-        return GrantedAccess(permission, is_allowed, str(status.get("reason", "")))
+        return GrantedAccess(permission, bool(status["allowed"]), str(status.get("reason", "")))
     except TonnageError as exc:
-        return GrantedAccess(permission, FactAnswer.UNKNOWN, exc.message)
+        return GrantedAccess(permission, None, exc.message)
     except TimeoutError:
-        return GrantedAccess(permission, FactAnswer.UNKNOWN, f"no answer within {_PATIENCE_S:.0f} s")
+        return GrantedAccess(permission, None, f"no answer within {_PATIENCE_S:.0f} s")
     except (msgspec.DecodeError, KeyError, TypeError):
-        return GrantedAccess(permission, FactAnswer.UNKNOWN, f"the answer is no {reviews.kind}")
+        return GrantedAccess(permission, None, f"the answer is no {reviews.kind}")
 
 
 _OLDEST = (1, 24)
-_WORDS = {FactAnswer.YES: "on", FactAnswer.NO: "off", FactAnswer.UNKNOWN: "unknown"}
 
 
 def server_findings(facts: Facts) -> Iterator[Finding]:
@@ -243,10 +238,10 @@ def _version(server: doctor_facts.ServerFacts, about: str) -> Iterator[Finding]:
 
 
 def _gates(server: doctor_facts.ServerFacts, about: str) -> Finding:
-    by_state = grouped((sign.is_on, name) for name, sign in sorted(server.gates.items()))
-    told = "; ".join(f"{_WORDS[state]}: {', '.join(names)}" for state, names in sorted(by_state.items(), reverse=True))
+    by_state = grouped((sign.state, name) for name, sign in sorted(server.gates.items()))
+    told = "; ".join(f"{each}: {', '.join(by_state[each])}" for each in ("on", "unknown", "off") if each in by_state)
     remedy = "nothing to do: what the server drops, Tonnage keeps in annotations"
-    if server.is_on("MutablePVNodeAffinity") is not FactAnswer.YES:
+    if server.is_on("MutablePVNodeAffinity") is not True:
         remedy += "; volumes are rebuilt elsewhere only with MutablePVNodeAffinity=true on the API server"
     return CATALOGUE["feature-gates"].about(about, told, remedy)
 
@@ -266,7 +261,7 @@ def _beyond(server: doctor_facts.ServerFacts, about: str) -> Finding:
 
 
 def access_findings(facts: Facts) -> Iterator[Finding]:
-    refused = [each.permission for each in facts.access if each.is_allowed is FactAnswer.NO]
+    refused = [each.permission for each in facts.access if each.is_allowed is False]
     lacking = grouped(((each.qualified, each.namespace, each.name, each.is_needed), each) for each in refused)
     for (resource, namespace, name, is_needed), found in lacking.items():
         verbs = [permission.verb for permission in found]
@@ -283,7 +278,7 @@ def access_findings(facts: Facts) -> Iterator[Finding]:
             + (f" in namespace {namespace}" if namespace else "")
             + " to the role that Tonnage's scheduler runs with (deploy/ has all of them)",
         )
-    unknown = [granted_access for granted_access in facts.access if granted_access.is_allowed is FactAnswer.UNKNOWN]
+    unknown = [granted_access for granted_access in facts.access if granted_access.is_allowed is None]
     if unknown:
         yield CATALOGUE["permission-unknown"].about(
             f"Server {facts.source}",
