@@ -7,7 +7,7 @@ driver gives it back to is not known before: a pod is helped only if it fits whi
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any, Final
@@ -19,7 +19,7 @@ from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
 from tonnage.quantity import Quantity
 from tonnage.scheduling.cluster.pod_info import CPU, MEMORY
 from tonnage.whatif import creation, page
-from tonnage.whatif.node_copies import room_given_back, with_more_room, with_more_slots
+from tonnage.whatif.node_copies import copy_of, emptied, room_given_back, shape_of, with_more_room, with_more_slots
 
 Rank = IntEnum("Rank", "CLAIM UNCORDON TAINT LABEL GATE DELETE CLASS REQUEST SLOTS POOL RESOURCE PAIR NODE", start=0)
 """Kinds of changes: what costs nothing comes first, a change of a size after that, another node last."""
@@ -211,6 +211,20 @@ def _number(resource: str, amount: Quantity) -> int:
     return amount.milli_value() if resource == CPU else amount.value()
 
 
+def more_nodes(nodes: Iterable[Node], objects: creation.ObjectsByKind, most: int) -> Iterator[Knob]:
+    """One more node like one of these, empty, with the room of its volumes free: `most` kinds of nodes at most, of each
+    the first."""
+    seen: set[Any] = set()
+    for node in nodes:
+        copied = copy_of(emptied(node, objects), f"{node.name}-like")
+        shape = shape_of(copied)
+        if shape not in seen:
+            seen.add(shape)
+            yield switch(NODE, "one more node like {node}", copied, node=node.name)
+        if len(seen) >= most:
+            return
+
+
 # -- the workload -----------------------------------------------------------------------------------------------------
 
 
@@ -280,18 +294,11 @@ def unbound(claim: PersistentVolumeClaim) -> PersistentVolumeClaim:
 _MOST_UNUSED: Final = 16
 
 
-@dataclass(frozen=True, slots=True)
-class UnusedClaim:
-    claim: PersistentVolumeClaim
-    volume: PersistentVolume
-    node: str
-    """The only node that reaches the volume."""
-    room: Sequence[Sequence[Object]]
-    """For each pool that the room may come back to, the capacity objects as they are then."""
-
-
-def unused_claims(objects: creation.ObjectsByKind, but_by: Key = "") -> Iterator[UnusedClaim]:
-    """Claims that no pod uses, but for the pod `but_by`, and whose volume is deleted with them."""
+def unused_claims(
+    objects: creation.ObjectsByKind, own: Collection[PersistentVolumeClaim] = (), but_by: Key = ""
+) -> Iterator[Knob]:
+    """Delete a claim that no pod uses, but for the pod `but_by`, and whose volume is deleted with it. A claim of its
+    `own` is made again, without a volume."""
     pods = [each for each in objects.all(Pod) if not each.is_terminal and each.key != but_by]
     used = {key for pod in pods for key in pod.claim_keys()}
     claims = objects.all(PersistentVolumeClaim)
@@ -312,5 +319,9 @@ def unused_claims(objects: creation.ObjectsByKind, but_by: Key = "") -> Iterator
                 and each.node_topology.matches(homes[0].metadata.labels)
             )
             first = next(here, None)
+            again = [unbound(claim)] if claim in own else []
             room = room_given_back(volume, first, objects) if first is not None else [[]]
-            yield UnusedClaim(claim, volume, homes[0].name, room)
+            case, *others = [(*again, *each) for each in room]
+            told = f"delete claim {claim.key}, which has {volume.size} on {{node}} and which no pod uses"
+            change = switch(CLAIM, told, case, (volume,) if again else (claim, volume), homes[0].name)
+            yield replace(change, or_else=tuple(others))

@@ -160,5 +160,5 @@ def test_a_deleted_volume_leaves_a_place_besides_its_bytes():
     deleted = {"persistentVolumeReclaimPolicy": "Delete"}
     old = volume("old", "1Gi", on="a", class_name="fast", claim="default/old", spec=deleted)
     known = [node("a"), storage_class("fast"), of, old, claim("old", "1Gi", class_name="fast", volume="old")]
-    (unused,) = unused_claims(ObjectsByKind(known))
-    assert [[room.metadata.annotations[FREE_VOLUMES] for room in rooms] for rooms in unused.room] == [["1"]]
+    (change,) = unused_claims(ObjectsByKind(known))
+    assert [room.metadata.annotations[FREE_VOLUMES] for room in change.targets] == ["1"] and change.or_else == ()

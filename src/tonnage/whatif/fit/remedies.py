@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import combinations
-from typing import Any, Final
+from typing import Final
 
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Object
@@ -135,15 +135,10 @@ class Remedies:
         yield from knobs.request_knobs(self._pod, own)
 
     def _by_unused_claims(self) -> Iterator[knobs.Remedy]:
-        """It fits wherever a volume's room comes back to. Its own claim is made again, without a volume."""
-        for unused in knobs.unused_claims(self._replay, but_by=self._pod.key):
-            again = [knobs.unbound(unused.claim)] if unused.claim in self._claims else []
-            gone = (unused.volume,) if again else (unused.claim, unused.volume)
-            if all(self.fits([*again, *room], gone) for room in unused.room):
-                told = (
-                    f"delete claim {unused.claim.key}, which has {unused.volume.size} on {{node}} and which no pod uses"
-                )
-                yield knobs.Remedy(knobs.CLAIM, 0, told, (unused.node,))
+        """It fits wherever a volume's room comes back to."""
+        for knob in knobs.unused_claims(self._replay, self._claims, but_by=self._pod.key):
+            if all(self.fits(case, knob.gone) for case in (knob.targets, *knob.or_else)):
+                yield _remedy(knob, 0)
 
     def _knobs(self, node: Node) -> Iterator[knobs.Knob]:
         yield from (state_knob for state_knob in knobs.state_knobs(node, self._pod) if state_knob.rank != knobs.LABEL)
@@ -191,15 +186,10 @@ class Remedies:
 
     def _another_node(self) -> Iterator[knobs.Remedy]:
         """A node like one that is there; of equal nodes the first."""
-        seen: set[Any] = set()
-        for node in sorted(self._nodes.values(), key=lambda each: each.name)[: NODES_TRIED * 4]:
-            copied = node_copies.copy_of(node_copies.emptied(node, self._replay), f"{node.name}-like")
-            shape = node_copies.shape_of(copied)
-            if shape in seen or len(seen) >= NODES_TRIED:
-                continue
-            seen.add(shape)
-            if self.fits(copied):
-                yield knobs.Remedy(knobs.NODE, 1, "one more node like {node}", (node.name,))
+        nodes = sorted(self._nodes.values(), key=lambda each: each.name)[: NODES_TRIED * 4]
+        for knob in knobs.more_nodes(nodes, self._replay, NODES_TRIED):
+            if self.fits(knob.targets):
+                yield _remedy(knob, 1)
 
 
 def _remedy(knob: knobs.Knob, amount: int) -> knobs.Remedy:

@@ -189,11 +189,7 @@ class ChangeProposals:
     def _unused_claims(self) -> Iterator[knobs.Knob]:
         """Their room helps only pods that were refused for want of it."""
         if any(self._refused("VolumeBinding")):
-            for each in knobs.unused_claims(self._objects):
-                first, *others = each.room
-                told = f"delete claim {each.claim.key}, which has {each.volume.size} on {{node}} and which no pod uses"
-                change = knobs.switch(knobs.CLAIM, told, first, (each.claim, each.volume), each.node)
-                yield replace(change, or_else=tuple(others))
+            yield from knobs.unused_claims(self._objects)
 
     def _other_classes(self) -> Iterator[knobs.Knob]:
         """All claims of one class in another whose room is known: one that nobody checks would let every pod in."""
@@ -275,21 +271,14 @@ class ChangeProposals:
                 for answer in pods[0].explanation.nodes:
                     if not answer.feasible and not is_wish(answer):
                         wanted[answer.name] += len(pods)
-        seen: set[Any] = set()
         looked_at: Counter[Any] = Counter()
+        nodes = []
         for name in sorted(wanted, key=lambda name: (-wanted[name], name)):
-            if len(seen) >= _MOST_SHAPES:
-                return
-            node = self._nodes[name]
-            alike = node_copies.shape_of([node])
+            alike = node_copies.shape_of([self._nodes[name]])
             looked_at[alike] += 1
-            if looked_at[alike] > MOST_OF_A_KIND:  # what is the node's own is found among all objects: not for each
-                continue
-            copied = node_copies.copy_of(node_copies.emptied(node, self._objects), f"{name}-like")
-            shape = node_copies.shape_of(copied)
-            if shape not in seen:
-                seen.add(shape)
-                yield knobs.switch(knobs.NODE, "one more node like {node}", copied, node=name)
+            if looked_at[alike] <= MOST_OF_A_KIND:  # what is the node's own is found among all objects: not for each
+                nodes.append(self._nodes[name])
+        yield from knobs.more_nodes(nodes, self._objects, _MOST_SHAPES)
 
 
 def _of_taint(taint: Taint) -> tuple[str, str, str]:
