@@ -19,7 +19,7 @@ from tonnage.objects.meta import Key, Object
 Workload = StatefulSet | Deployment | ReplicaSet | ReplicationController | DaemonSet | Job | CronJob
 
 WORKLOAD_KINDS: Final[tuple[type[Object], ...]] = get_args(Workload)
-NOT_READ_BY_DECISIONS: Final = (Deployment, DaemonSet, Job, CronJob)
+NOT_READ_BY_DECISIONS: Final[tuple[type[Object], ...]] = (Deployment, DaemonSet, Job, CronJob)
 """A decision looks at the sets that own pods, and not at who owns the sets."""
 
 _SPELLINGS: Final = {
