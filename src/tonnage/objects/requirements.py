@@ -20,7 +20,8 @@ from functools import cached_property
 from typing import Final
 
 from tonnage.errors import BadRequest
-from tonnage.objects.field_errors import go_value
+from tonnage.objects import names
+from tonnage.objects.field_errors import Errors, go_value, invalid
 from tonnage.objects.meta import Record, Time
 from tonnage.quantity import whole_number
 
@@ -101,6 +102,29 @@ def integer(value: str | None) -> int | None:
         return None
     number = whole_number(value)
     return number if _MIN_INT64 <= number <= _MAX_INT64 else None
+
+
+def requirement_errors(requirement: Requirement, path: str = "") -> Errors:
+    """The errors of a requirement with a known operator. Mirrors labels.NewRequirement. `path` ends with a dot."""
+    key, values = requirement.key, requirement.values
+    errors: Errors = []
+    if wrong := names.label_key(key):
+        errors.append(invalid(f"{path}key", key, "; ".join(wrong)))
+    match requirement.operator:
+        case "In" | "NotIn" if not values:
+            errors.append(invalid(f"{path}values", None, EMPTY_SET))
+        case "Exists" | "DoesNotExist" if values:
+            errors.append(invalid(f"{path}values", values, NOT_EMPTY))
+        case "Gt" | "Lt":
+            if len(values) != 1:
+                errors.append(invalid(f"{path}values", values or None, NOT_ONE))
+            for idx, value in enumerate(values):
+                if integer(value) is None:
+                    errors.append(invalid(f"{path}values[{idx}]", value, NOT_INTEGER))
+    for idx, value in enumerate(values):
+        if wrong := names.label_value(value):
+            errors.append(invalid(f"{path}values[{idx}][{key}]", value, "; ".join(wrong)))
+    return errors
 
 
 FEW: Final = 16

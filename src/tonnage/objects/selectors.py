@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from tonnage.objects import meta, names
-from tonnage.objects.field_errors import FieldError, invalid
-from tonnage.objects.requirements import FEW, NOT_INTEGER, InvalidSelector, LabelMatcher, Requirement, integer
+from tonnage.objects.field_errors import invalid
+from tonnage.objects.requirements import FEW, InvalidSelector, LabelMatcher, Requirement, requirement_errors
 
 # The end of the text reads as the empty token, and upstream's messages show it so.
 _TOKEN = re.compile(r"==|!=|[=!(),<>]|[^ \t\r\n=!(),<>]+")
@@ -74,8 +74,10 @@ def _requirement(tokens: _Tokens) -> Requirement:
     if sign not in _OPERATORS:
         raise InvalidSelector(f"found '{sign}', expected: in, notin, =, ==, !=, gt, lt")
     values = _set_of_values(tokens) if sign in ("in", "notin") else (_exact_value(tokens),)
-    _check(key, sign, values)
-    return Requirement(key=key, operator=_OPERATORS[sign], values=values)
+    requirement = Requirement(key=key, operator=_OPERATORS[sign], values=values)
+    if wrong := list(dict.fromkeys(map(str, requirement_errors(requirement)))):
+        raise InvalidSelector(wrong[0] if len(wrong) == 1 else f"[{', '.join(wrong)}]")
+    return requirement
 
 
 def _set_of_values(tokens: _Tokens) -> tuple[str, ...]:
@@ -104,18 +106,6 @@ def _exact_value(tokens: _Tokens) -> str:
     if not tokens.at_word():
         raise InvalidSelector(f"found '{tokens.next}', expected: identifier")
     return tokens.take()
-
-
-def _check(key: str, sign: str, values: tuple[str, ...]) -> None:
-    wrong: list[FieldError] = []
-    if sign in ("<", ">") and integer(values[0]) is None:
-        wrong.append(invalid("values[0]", values[0], NOT_INTEGER))
-    for position, value in enumerate(values):
-        if problems := names.label_value(value):
-            wrong.append(invalid(f"values[{position}][{key}]", value, "; ".join(problems)))
-    if wrong:
-        told = list(dict.fromkeys(map(str, wrong)))
-        raise InvalidSelector(told[0] if len(told) == 1 else f"[{', '.join(told)}]")
 
 
 _SHARED_CHARS = 64 * 1024

@@ -11,17 +11,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from tonnage.objects import core_v1, field_rules, names
+from tonnage.objects import core_v1, field_rules
 from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, required, unsupported
-from tonnage.objects.requirements import (
-    EMPTY_SET,
-    NOT_EMPTY,
-    NOT_INTEGER,
-    NOT_ONE,
-    NodeSelectorTerm,
-    Requirement,
-    integer,
-)
+from tonnage.objects.requirements import NodeSelectorTerm, requirement_errors
 from tonnage.scheduling.cluster.columns import Ints
 from tonnage.scheduling.configuration.strict_decoding import Int64, Section
 
@@ -115,38 +107,17 @@ def node_affinity_errors(affinity: core_v1.NodeAffinity, path: str) -> Errors:
 def _term_errors(term: NodeSelectorTerm, path: str) -> Errors:
     errors: Errors = []
     for idx, requirement in enumerate(term.match_expressions):
-        errors += _label_errors(requirement, f"{path}.matchExpressions[{idx}]")
+        at = f"{path}.matchExpressions[{idx}]"
+        if requirement.operator in _OPERATORS:
+            errors += requirement_errors(requirement, f"{at}.")
+        else:
+            errors.append(unsupported(f"{at}.operator", requirement.operator, _OPERATORS))
     for idx, requirement in enumerate(term.match_fields):
         at = f"{path}.matchFields[{idx}]"
         if requirement.operator not in ("In", "NotIn"):
             errors.append(unsupported(f"{at}.operator", requirement.operator, ("In", "NotIn")))
         elif len(requirement.values) != 1:
             errors.append(invalid(f"{at}.values", requirement.values or None, "must have one element"))
-    return errors
-
-
-def _label_errors(requirement: Requirement, path: str) -> Errors:
-    """Mirrors labels.NewRequirement."""
-    key, values = requirement.key, requirement.values
-    if requirement.operator not in _OPERATORS:
-        return [unsupported(f"{path}.operator", requirement.operator, _OPERATORS)]
-    errors: Errors = []
-    if wrong := names.label_key(key):
-        errors.append(invalid(f"{path}.key", key, "; ".join(wrong)))
-    match requirement.operator:
-        case "In" | "NotIn" if not values:
-            errors.append(invalid(f"{path}.values", None, EMPTY_SET))
-        case "Exists" | "DoesNotExist" if values:
-            errors.append(invalid(f"{path}.values", values, NOT_EMPTY))
-        case "Gt" | "Lt":
-            if len(values) != 1:
-                errors.append(invalid(f"{path}.values", values or None, NOT_ONE))
-            for idx, value in enumerate(values):
-                if integer(value) is None:
-                    errors.append(invalid(f"{path}.values[{idx}]", value, NOT_INTEGER))
-    for idx, value in enumerate(values):
-        if wrong := names.label_value(value):
-            errors.append(invalid(f"{path}.values[{idx}][{key}]", value, "; ".join(wrong)))
     return errors
 
 
