@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,7 @@ async def test_half_written_records_are_swept_and_nothing_else(tmp_path: Path) -
     (pool / f"snap-{'0' * 32}").touch()
     (pool / "notes.txt").touch()
     (tmp_path / "node-9" / "pool-3" / kept).mkdir(parents=True)
-    (tmp_path / ".volumes" / f"{kept}.new").write_text('{"volume_id":')
+    (tmp_path / ".volumes" / f".{kept}.json.1").write_text('{"volume_id":')
     driver_at(tmp_path)
     assert sorted(path.name for path in pool.iterdir()) == sorted(
         ["notes.txt", kept, volume_id_of("half"), f"snap-{'0' * 32}"]
@@ -65,7 +66,7 @@ async def test_half_written_records_are_swept_and_nothing_else(tmp_path: Path) -
 async def test_what_a_failed_write_left_of_a_record_is_not_in_the_way_of_the_next(tmp_path: Path) -> None:
     driver = driver_at(tmp_path)
     made = (await controller(driver).CreateVolume(create("a"), None)).volume.volume_id
-    (tmp_path / ".volumes" / f"{made}.new").write_text("much longer than any record " * 100)
+    (tmp_path / ".volumes" / f".{made}.json.{os.getpid()}").write_text("much longer than any record " * 100)
     await controller(driver).ControllerPublishVolume(publish(made), None)
     assert [path.name for path in (tmp_path / ".volumes").iterdir()] == [f"{made}.json"]
     driver.close()

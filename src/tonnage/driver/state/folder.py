@@ -26,12 +26,13 @@ from tonnage import logs
 from tonnage.driver.node_pools import PoolId
 from tonnage.driver.state import contents, records
 from tonnage.driver.state.records import Intent, SnapshotRecord, StateFolderError, VolumeRecord
-from tonnage.private_files import NotOurs, open_lock, own_folder, require_own_folder, sync_path, write_new
+from tonnage.private_files import NotOurs, open_lock, own_folder, require_own_folder, sync_path, write_private
 
 _log = logs.logger("tonnage.driver.state.folder")
 
 
-_HALF: Final = re.compile(r"(vol|snap)-[0-9a-f]{32}\.new")
+_DRAFT: Final = re.compile(r"\.[a-z0-9-]+\.json\.[0-9]+")
+"""The name of a record or an intent while it is written."""
 
 
 class StateFolder:
@@ -69,12 +70,10 @@ class StateFolder:
 
     def prepare(self) -> None:
         """Create the folders of records and intents, and remove half-written files. Raises NotOurs."""
-        for folder in (self.path / records.VOLUMES, self.path / records.SNAPSHOTS):
-            own_folder(folder)
-            for path in folder.iterdir():
-                if _HALF.fullmatch(path.name) and path.is_file() and not path.is_symlink():
-                    path.unlink()  # the record it should have replaced is whole, or its call was never answered
-        self.intents.prepare()
+        for name in (records.VOLUMES, records.SNAPSHOTS, records.FOLDER_NAME):
+            for path in own_folder(self.path / name).iterdir():
+                if _DRAFT.fullmatch(path.name) and path.is_file() and not path.is_symlink():
+                    path.unlink()  # what it should have replaced is whole, or its call was never answered
 
     def close(self) -> None:
         """Unlock the folder. The kernel does so for a process that dies."""
@@ -88,14 +87,7 @@ class StateFolder:
 
     def save(self, record: VolumeRecord | SnapshotRecord) -> None:
         """Write or replace the record, synced to disk."""
-        path, aside = self.record_path(record), f"{record.id}.new"
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            write_new(folder, aside, msgspec.json.encode(record))
-            os.rename(aside, path.name, src_dir_fd=folder, dst_dir_fd=folder)
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        write_private(self.record_path(record), msgspec.json.encode(record))
 
     def forget(self, record: VolumeRecord | SnapshotRecord) -> None:
         """Remove a record, synced to disk."""

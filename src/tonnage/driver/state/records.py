@@ -20,7 +20,6 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal, TypeVar
 
@@ -235,13 +234,6 @@ class Intents:
 
     def __init__(self, state_dir: Path) -> None:
         self._folder = state_dir / FOLDER_NAME
-
-    def prepare(self) -> None:
-        """Create the folder, and remove half-written intents: their calls had not begun."""
-        private_files.own_folder(self._folder)
-        for path in self._folder.glob(".*.json.*"):
-            with suppress(OSError):
-                path.unlink()
 
     def write(self, intent: Intent) -> None:
         """Write an intent, synced to disk."""
