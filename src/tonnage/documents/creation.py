@@ -78,8 +78,9 @@ class Creator:
     def default(self, resource: Resource, doc: Doc) -> None:
         self.strategy(resource).default(doc)
 
-    def create(self, resource: Resource, doc: Doc, *, manager: str = "") -> field_errors.Errors:
+    def create(self, resource: Resource, doc: Doc, *, manager: str = "", is_valid: bool = False) -> field_errors.Errors:
         """Turn an admitted document, in place, into the object that a server would store; `manager` owns its fields.
+        `is_valid`: one like it has been validated, and is not again.
 
         Returns missing required fields of a file. Raises Forbidden, RequestEntityTooLarge or Invalid.
         """
@@ -110,6 +111,8 @@ class Creator:
             meta.pop("generation", None)
         if not is_from_file:
             refuse_too_large(resource, doc)
+        if is_valid:
+            return []
         errors = validate_object_meta(
             doc,
             namespaced=resource.namespaced,

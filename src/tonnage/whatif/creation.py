@@ -103,21 +103,23 @@ class Creation:
                 self._lister.add(type(each).__name__, codec.to_doc(each))
             self._uids[codec.resource_of(type(each)).qualified, each.uid] = f"{each.namespace}/{each.name}"
 
-    def of(self, manifest: Manifest, warnings: list[str]) -> Object:
-        """One more object, created or replaced after all before it. A uid is given by the server, unless it has one."""
+    def of(self, manifest: Manifest, warnings: list[str], *, is_valid: bool = False) -> Object:
+        """One more object, created or replaced after all before it. A uid is given by the server, unless it has one.
+        `is_valid`: one like it has been validated."""
         self._lister.add(manifest.resource.kind, manifest.doc)
         if manifest.doc["metadata"].get("uid") and not self._is_own_uid(manifest, warnings):
             del manifest.doc["metadata"]["uid"]
-        self._create(manifest, warnings)
+        self._create(manifest, warnings, is_valid=is_valid)
         try:
             self._admission.validate_create(manifest.resource, manifest.doc)
         except Forbidden as exc:
             raise BrokenManifest(manifest.origin, exc.message.partition(" is forbidden: ")[2], field="spec") from exc
         return _typed(manifest)
 
-    def made(self, cls: type[T], origin: Origin, doc: Doc, warnings: list[str]) -> T:
+    def made(self, cls: type[T], origin: Origin, doc: Doc, warnings: list[str], *, is_valid: bool = False) -> T:
         """An object that a controller would make, as `of` has it."""
-        return cast(T, self.of(Manifest(origin, codec.resource_of(cls), doc, is_from_server=False), warnings))
+        manifest = Manifest(origin, codec.resource_of(cls), doc, is_from_server=False)
+        return cast(T, self.of(manifest, warnings, is_valid=is_valid))
 
     def charge(self, made: Object) -> None:
         """Charge the quotas of its namespace for an object that is made. Raises QuotaExceeded. A quota that nobody has
@@ -135,7 +137,7 @@ class Creation:
         """An object is deleted: nobody is created by it any more."""
         self._lister.by_kind.get(kind, {}).pop(f"/{name}", None)
 
-    def _create(self, manifest: Manifest, warnings: list[str]) -> None:
+    def _create(self, manifest: Manifest, warnings: list[str], *, is_valid: bool = False) -> None:
         """Turn one document, in place, into what a server would keep."""
         doc, resource = manifest.doc, manifest.resource
         if resource.group == "batch":  # a job counts for its template, and the pods of that are created like others
@@ -144,7 +146,7 @@ class Creation:
             self._creator.default(resource, doc)
             return
         try:
-            missing = self._creator.create(resource, doc)
+            missing = self._creator.create(resource, doc, is_valid=is_valid)
         except Forbidden as exc:  # what admission refuses in a manifest is a priority alone
             problem, name = exc.message.partition(" is forbidden: ")[2], doc["spec"].get("priorityClassName", "")
             field, hint = "spec.priorityClassName", f"give the PriorityClass {name} too, or write spec.priority"

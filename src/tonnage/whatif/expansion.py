@@ -131,10 +131,13 @@ class WorkloadExpander:
     # -- pods ---------------------------------------------------------------------------------------------------------
 
     def _replicas(self, owner: Workload, present: tuple[Pod, ...]) -> Iterator[Replica]:
-        warnings = self._warnings
+        warnings, valid_lengths = self._warnings, set[int]()
         for doc, claim_docs in self._docs(owner, present):
-            whole = self._created(owner, doc, claim_docs, warnings)
-            warnings = []  # what is wrong with one replica is wrong with all
+            # What is wrong with one replica is wrong with all, but for names that are too long.
+            length = len(self._named(doc))
+            whole = self._created(owner, doc, claim_docs, warnings, is_valid=length in valid_lengths)
+            warnings = []
+            valid_lengths.add(length)
             claims = tuple(claim for claim in whole.claims if claim.key not in self._claims)
             self._claims.update(claim.key for claim in claims)
             for each in (whole.pod, *claims):
@@ -180,24 +183,32 @@ class WorkloadExpander:
             if f"{metadata['namespace']}/{name}" not in self._names:
                 return name
 
-    def _created(self, owner: Workload, doc: Doc, claim_docs: list[Doc], warnings: list[str]) -> Replica:
-        """A replica as a server would keep it, with all of its claims."""
+    def _named(self, doc: Doc) -> str:
+        """The name of a pod, which it gets here if it has none."""
         metadata = doc["metadata"]
-        metadata["name"] = metadata.get("name") or self._free_name(metadata)
-        self._names.add(f"{owner.namespace}/{metadata['name']}")
-        pod = self._typed(Pod, doc, owner, warnings)
+        name: str = metadata.get("name") or self._free_name(metadata)
+        metadata["name"] = name
+        return name
+
+    def _created(
+        self, owner: Workload, doc: Doc, claim_docs: list[Doc], warnings: list[str], *, is_valid: bool = False
+    ) -> Replica:
+        """A replica as a server would keep it, with all of its claims. `is_valid`: one like it has been validated."""
+        self._names.add(f"{owner.namespace}/{self._named(doc)}")
+        pod = self._typed(Pod, doc, owner, warnings, is_valid=is_valid)
         ephemeral = [claim_for(pod, volume) for volume in pod.spec.volumes if volume.ephemeral is not None]
         docs = (*claim_docs, *ephemeral)
-        return Replica(pod, tuple(self._typed(PersistentVolumeClaim, each, owner, warnings) for each in docs))
+        claims = (self._typed(PersistentVolumeClaim, each, owner, warnings, is_valid=is_valid) for each in docs)
+        return Replica(pod, tuple(claims))
 
-    def _typed(self, cls: type[T], doc: Doc, owner: Workload, warnings: list[str]) -> T:
+    def _typed(self, cls: type[T], doc: Doc, owner: Workload, warnings: list[str], *, is_valid: bool = False) -> T:
         """A document as a server would keep it, with a uid that is the same at every run."""
         resource, metadata = resource_of(cls), doc["metadata"]
         place = f"{resource.kind} {metadata['namespace']}/{metadata['name']}"
         metadata["uid"] = uid_of(resource.kind, metadata["namespace"], metadata["name"])
         source = self._state.origins.get((type(owner).__name__, owner.key)) or Origin(self._state.source, 0)
         origin = Origin(source.file, source.document, source.item, f"{place} of {type(owner).__name__} {owner.key}")
-        return self._creation.made(cls, origin, doc, warnings)
+        return self._creation.made(cls, origin, doc, warnings, is_valid=is_valid)
 
 
 def _is_of(found: ReplicaSet, deployment: Deployment) -> bool:
