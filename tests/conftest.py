@@ -6,6 +6,7 @@ with TONNAGE_RANDOM_EXAMPLES=1 others every time, which is what `make properties
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import shutil
@@ -21,6 +22,7 @@ from hypothesis.internal.conjecture import providers
 
 from examples_tried import tries
 from support.processes import ApiServerProcess, start_cluster
+from support.run_order import spread
 
 RANDOM_EXAMPLES = "TONNAGE_RANDOM_EXAMPLES"
 
@@ -50,6 +52,24 @@ def choose_examples() -> None:
 
 
 choose_examples()
+
+# What collecting makes lives as long as the process: half a million objects in every worker, which are not looked
+# through for garbage again and again. A test makes little garbage that goes in circles.
+gc.disable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if workers > 1:
+        items[:] = spread(items, workers, file_of=lambda item: item.nodeid.partition("::")[0])
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
+    gc.enable()
+
 
 CLUSTER_NUMBERS = itertools.count(1)
 

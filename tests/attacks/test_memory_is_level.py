@@ -51,12 +51,12 @@ _BOUNDED: Final[list[_lru_cache_wrapper[Any]]] = []
 @pytest.fixture(autouse=True)
 def others_are_not_counted() -> Iterator[None]:
     """What was there before a test is neither looked through nor counted: it may be much."""
+    gc.unfreeze()  # what tests/conftest.py has frozen; it may hold caches
     gc.collect()
     caches = (each for each in gc.get_objects() if type(each) is _lru_cache_wrapper)
     _BOUNDED[:] = [each for each in caches if each.cache_parameters()["maxsize"] is not None]
     gc.freeze()
     yield
-    gc.unfreeze()
     _BOUNDED.clear()
 
 
