@@ -120,7 +120,8 @@ async def test_a_status_with_an_error_is_a_failure():
     rig.server.next_answers = [answer(201, {"status": {"error": "[invalid bearer token]"}})]
     with pytest.raises(ReviewFailed, match="invalid bearer token"):
         await rig.tokens.user_of("x")
-    assert len(rig.tokens._known) == 0
+    assert await rig.tokens.user_of("x") is None
+    assert len(rig.server.asked) == 2  # the failure was not taken for an answer
 
 
 async def test_who_may_read_is_asked_with_path_and_verb_and_remembered():
@@ -159,9 +160,11 @@ async def test_both_yes_and_no_is_an_error():
 
 
 async def test_long_questions_are_not_kept():
-    rig = ReviewsRig()
-    await rig.authorizer.may(NOBODY, "get", "/" + "x" * 20_000)
-    assert len(rig.authorizer._known) == 0
+    rig, long = ReviewsRig(), "/" + "x" * 20_000
+    for path in ("/metrics", long):
+        await rig.authorizer.may(NOBODY, "get", path)
+        await rig.authorizer.may(NOBODY, "get", path)
+    assert len(rig.server.asked) == 1 + 2
 
 
 def test_a_cache_holds_so_many_and_forgets_who_was_asked_for_longest_ago():

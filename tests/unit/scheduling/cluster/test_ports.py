@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from support.held_memory import entries_held
 from tonnage.scheduling.cluster.columns import HostPorts
 from tonnage.testing.builders import info
 
@@ -38,12 +39,13 @@ def test_a_port_of_all_addresses_clashes_with_every_address():
 
 def test_a_port_is_free_when_the_last_pod_that_has_it_is_gone():
     ports = HostPorts()
+    before = entries_held(ports)
     ports.add([WEB], 0)
     ports.add([WEB], 0)  # two pods put there by hand
     ports.add([WEB], 0, -1)
     assert ports.rows_in_conflict([WEB]) == {0}
     ports.add([WEB], 0, -1)
-    assert ports.rows_in_conflict([WEB]) == set() and not ports._taken
+    assert ports.rows_in_conflict([WEB]) == set() and entries_held(ports) == before
 
 
 def test_ports_of_a_pod_are_those_of_containers_and_sidecars_with_a_host_port():

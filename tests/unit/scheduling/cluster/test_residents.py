@@ -10,6 +10,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from support.held_memory import entries_held
 from tonnage.objects.requirements import Requirement
 from tonnage.objects.selectors import LabelSelector
 from tonnage.scheduling.cluster.cluster import Cluster, place
@@ -234,13 +235,15 @@ def test_nothing_is_kept_of_pods_that_are_gone() -> None:
     counts.counted((WEB,), terminating=True)
     term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "web"}}}
     spec = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term, term]}}}
-    for number in range(5):
-        place(cluster, pod(f"p{number}", on="a", labels={"app": "web", "n": str(number)}, spec=spec))
-    for number in range(5):
-        cluster.remove_pod(f"default-p{number}")
-    assert not counts._groups and not counts._labelled
-    assert not counts._tallies and not counts._index._by_anchor
-    assert terms.is_empty and not terms.apart.carried and not terms.apart._index._by_anchor
+    held = []
+    for _ in range(100):  # the cluster's log of changes is full after some forty
+        for number in range(5):
+            place(cluster, pod(f"p{number}", on="a", labels={"app": "web", "n": str(number)}, spec=spec))
+        counts.counted((WEB,), terminating=True)
+        for number in range(5):
+            cluster.remove_pod(f"default-p{number}")
+        held.append(entries_held(counts, terms))
+    assert max(held[80:]) <= max(held[:80]) and terms.is_empty
 
 
 def test_a_cluster_has_one_observer_of_each_kind_and_takes_it_along() -> None:
