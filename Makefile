@@ -20,7 +20,7 @@ test-unit: setup  ## what starts no process of its own (a minute on two cores)
 	$(PY) -m pytest -n 2 -m "not slow and not process" $(UNIT_TESTS)
 
 test: setup  ## the fast suite (a few minutes on two cores; more workers use what the others wait for, and take from their queues)
-	$(PY) -m pytest -n 5 --dist worksteal -m "not slow"
+	$(PY) -m pytest -n 6 --dist worksteal -m "not slow"
 
 test-all: setup  ## the slow ones as well, and every example of the properties
 	TONNAGE_ALL_EXAMPLES=1 $(PY) -m pytest -n 2
@@ -38,7 +38,7 @@ truth: setup  ## what fit says against what then runs, on N=20 random clusters (
 	TRUTH_N=$(N) TRUTH_FROM=$(FROM) $(PY) -m pytest -v tests/truth
 
 test-times: setup  ## the fast suite with its twenty slowest tests
-	$(PY) -m pytest -n 5 --dist worksteal -m "not slow" --durations=20 --durations-min=1
+	$(PY) -m pytest -n 6 --dist worksteal -m "not slow" --durations=20 --durations-min=1
 
 check: setup  ## format, lint, types, layers
 	$(PY) -m ruff format --check .

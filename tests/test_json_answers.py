@@ -11,9 +11,9 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 
-from recorded_pods import recorded_pods
 from support.configurations import storage_configuration
 from support.filled_cluster import FilledCluster
+from support.recorded_pods import recorded_pods
 from support.virtual_clock import VirtualClock
 from tonnage.cli import cli
 from tonnage.dashboard.status.keeper import StatusKeeper

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dashboard_window import Window
 from playwright.async_api import FilePayload, expect
 
-from dashboard_requests import EXAMPLES
+from support.dashboard_requests import EXAMPLES
 
 PARTS = EXAMPLES / "24-three-parts"
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from dashboard_window import Opened, Serve
 from playwright.async_api import expect
 
-from dashboard_requests import EXAMPLES, cluster_of_files
+from support.dashboard_requests import EXAMPLES, cluster_of_files
 from tonnage.objects.core_v1 import Node
 from tonnage.objects.meta import ObjectMeta
 

@@ -12,7 +12,7 @@ import pytest
 from browser import CHROMIUM, Seen, look
 from click.testing import CliRunner
 
-from recorded_pods import recorded_pods
+from support.recorded_pods import recorded_pods
 from tonnage.cli import cli
 from tonnage.clock import VirtualClock
 from tonnage.scheduling.decision.explain import Explanation, NodeAnswer

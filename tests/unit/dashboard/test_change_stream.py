@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from dashboard_requests import dashboard_of
+from support.dashboard_requests import dashboard_of
 from support.filled_cluster import FilledCluster
 from tonnage.clock import SystemClock
 from tonnage.testing.builders import node

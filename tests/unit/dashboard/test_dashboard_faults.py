@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboard_requests import dashboard_of
+from support.dashboard_requests import dashboard_of
 from support.filled_cluster import FilledCluster
 from support.virtual_clock import VirtualClock
 from tonnage.clock import SystemClock

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from dashboard_requests import EXAMPLES, cluster_of_files, dashboard_of
+from support.dashboard_requests import EXAMPLES, cluster_of_files, dashboard_of
 from tonnage.cli import cli
 from tonnage.dashboard.questions.asking import Asking, GivenUp, QuestionLimit
 from tonnage.dashboard.questions.cluster_questions import drained

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from dashboard_requests import EXAMPLES, dashboard_of
+from support.dashboard_requests import EXAMPLES, dashboard_of
 from tonnage.cli import cli
 from tonnage.dashboard.questions import playing
 from tonnage.dashboard.questions.asking import Asking, QuestionLimit

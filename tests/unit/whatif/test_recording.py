@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from recorded_pods import recorded_pods
 from support.configurations import storage_configuration
+from support.recorded_pods import recorded_pods
 from support.virtual_clock import VirtualClock
 from tonnage.cli import cli
 from tonnage.errors import TonnageError

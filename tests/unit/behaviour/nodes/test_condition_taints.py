@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from node_builders import at, condition, node
+from support.node_builders import at, condition, node
 from tonnage.behaviour.nodes.node_lifecycle_plan import (
     no_execute_key,
     no_schedule_keys,

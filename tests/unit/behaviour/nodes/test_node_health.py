@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from node_builders import at, condition, lease, node
+from support.node_builders import at, condition, lease, node
 from tonnage.behaviour.nodes.node_lifecycle_plan import is_overdue, observe, unknown_conditions
 
 GRACE = {"grace_s": 50.0, "startup_grace_s": 60.0}

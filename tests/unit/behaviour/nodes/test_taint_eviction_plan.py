@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from node_builders import no_execute, tolerates
+from support.node_builders import no_execute, tolerates
 from tonnage.behaviour.nodes.node_lifecycle_plan import Eviction, plan, stay_s
 from tonnage.behaviour.nodes.node_lifecycle_plan import no_execute as with_no_execute
 from tonnage.objects.requirements import Taint, Toleration

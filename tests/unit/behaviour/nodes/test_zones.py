@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from node_builders import node
+from support.node_builders import node
 from tonnage.behaviour.nodes.node_lifecycle_plan import (
     EvictionRates,
     Zones,

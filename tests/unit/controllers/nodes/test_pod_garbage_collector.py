@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from node_builders import condition, names, node, pod, tainted
+from support.node_builders import condition, names, node, pod, tainted
 from tonnage.controllers.nodes.pod_deletion import (
     out_of_service_terminating,
     surplus_terminated,

@@ -16,7 +16,7 @@ from tonnage.gates import Gates
 from tonnage.whatif.creation import Creation
 from tonnage.whatif.sources import from_files
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 TOKEN = "a-token-for-the-tests-alone"
 
 
