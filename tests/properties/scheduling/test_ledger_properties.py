@@ -173,3 +173,17 @@ class LedgerMachine(ReservationMachine):
 
 TestLedger = LedgerMachine.TestCase
 TestLedger.settings = settings(max_examples=tries(150), stateful_step_count=60, deadline=None)
+
+
+def test_what_a_made_volume_holds_is_told_anew_when_its_claim_is_sent_elsewhere():
+    """The volume's promise gets a name of its own: whoever asks as the claim must read it again."""
+    state = LedgerMachine()
+    state.begin(skew_s=0)
+    state.write_claim(name="a", on="n1", size="1Gi")
+    state.reserve(by="p1", names=["a"], of="o1", on="n1")
+    state.decide()
+    state.put_or_remove_volume(age_s=20, name="a", on="n1")
+    state.go_on(by="p1", free="9Gi", name="a", of="o1", on="n1", steps=1)
+    state.decide()
+    state.write_claim(name="a", on="n2", size="1Gi")
+    state.decide()

@@ -314,6 +314,7 @@ class PromiseBook(holds.CapacityHolds):
         for other in self._records.of(PersistentVolume, before.spec.volume_name):
             if other.is_left_behind and other.claim.selected_node == node_name:
                 self._end(other)
+        self._charge(promise, {})  # who asks as this claim has it no longer: its name is another
         self._records.remove(promise)
         promise.key = f"{before.namespace}/{_left_name(before.name, before.spec.volume_name, node_name)}"
         promise.is_left_behind, promise.has_claim, promise.has_volume_size = True, is_sent, promise.is_rebuild
